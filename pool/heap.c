@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks: handing out, freeing, merging; the pool that holds all heaps.
+ *
+ * A block's life: FREE (in the index) -> LIVE (heap_take) -> PENDING (heap_give: in an epoch) ->
+ * FREE (its fence is complete, see epoch.c). Only FREE blocks merge, so a pending block's borders
+ * never move.
+ */
+#include "pool/heap_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "pool/thread.h"
+
+enum {
+	ARENA_REQUEST_MAX_BYTES = 1 << 20,
+	HOST_UNIT_MAX_BYTES = 4096, /* up to here pinned requests are rounded to 512 */
+};
+
+static const size_t request_max_bytes = (size_t)1 << 46;
+
+void
+pool_init(struct pool *pool)
+{
+	addr_map_init(&pool->map);
+	pthread_mutex_init(&pool->lock, NULL);
+	list_init(&pool->spare_segments);
+	list_init(&pool->spare_heaps);
+}
+
+void
+pool_fini(struct pool *pool)
+{
+	addr_map_fini(&pool->map);
+	pthread_mutex_destroy(&pool->lock);
+}
+
+bool
+pool_kind_at(struct pool *pool, uint64_t addr, enum heap_kind *ret_kind)
+{
+	struct segment *segment = addr_map_find(&pool->map, addr);
+	struct heap *heap =
+		segment ? atomic_load_explicit(&segment->heap, memory_order_acquire) : NULL;
+
+	if (!heap)
+		return false;
+	*ret_kind = atomic_load_explicit(&heap->kind, memory_order_relaxed);
+	return true;
+}
+
+void
+heap_await_change_locked(struct heap *heap)
+{
+	int before, none;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	pthread_cond_wait(&heap->changed, &heap->lock);
+	pthread_setcancelstate(before, &none);
+}
+
+bool
+heap_is_open_locked(struct heap *heap)
+{
+	while (heap->state == HEAP_CLOSING)
+		heap_await_change_locked(heap);
+	return heap->state == HEAP_OPEN;
+}
+
+struct segment *
+pool_lock_segment(struct pool *pool, uint64_t addr, struct heap **ret_heap)
+{
+	for (;;) {
+		struct segment *segment = addr_map_find(&pool->map, addr);
+		struct heap *heap;
+
+		if (!segment)
+			return NULL;
+		/* Acquire: the heap was set up before the segment was given to it. */
+		heap = atomic_load_explicit(&segment->heap, memory_order_acquire);
+		if (!heap)
+			continue; /* it left the map in this moment */
+		pthread_mutex_lock(&heap->lock);
+		/* Heaps and segments are type-stable, so the lock was a lock; now see whether it is
+		 * the right one. */
+		if (heap_is_open_locked(heap) && addr_map_find(&pool->map, addr) == segment &&
+		    atomic_load_explicit(&segment->heap, memory_order_relaxed) == heap) {
+			*ret_heap = heap;
+			return segment;
+		}
+		pthread_mutex_unlock(&heap->lock);
+	}
+}
+
+int
+pool_find(struct pool *pool, uint64_t addr, struct block_info *ret_info)
+{
+	struct heap *heap;
+	struct segment *segment = pool_lock_segment(pool, addr, &heap);
+	struct block *block;
+
+	if (!segment)
+		return HEAP_E_NOT_OURS;
+	block = segment_block_holding(segment, addr);
+	*ret_info = (struct block_info){
+		.heap = heap,
+		.owner = heap->config.owner,
+		.kind = heap->config.kind,
+		.is_account = heap->config.is_account,
+		.is_exported = segment->is_exported,
+		.is_live = block->state == BLOCK_LIVE,
+		.is_whole = block->size_bytes == segment->size_bytes,
+		.addr = block->addr,
+		.size_bytes = block->size_bytes,
+		.requested_bytes = block->state == BLOCK_LIVE ? block->requested_bytes : 0,
+		.segment_addr = segment->addr,
+		.segment_bytes = segment->size_bytes,
+	};
+	pthread_mutex_unlock(&heap->lock);
+	return HEAP_OK;
+}
+
+static struct heap *
+heap_alloc(struct pool *pool)
+{
+	struct heap *heap = NULL;
+
+	pthread_mutex_lock(&pool->lock);
+	if (!list_is_empty(&pool->spare_heaps)) {
+		heap = list_entry(pool->spare_heaps.next, struct heap, link);
+		list_remove(&heap->link);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	if (heap)
+		return heap;
+
+	heap = calloc(1, sizeof(*heap));
+	if (!heap)
+		return NULL;
+	pthread_mutex_init(&heap->lock, NULL);
+	pthread_cond_init(&heap->changed, NULL);
+	list_init(&heap->link);
+	block_store_init(&heap->blocks);
+	list_init(&heap->spare_epochs);
+	return heap;
+}
+
+struct heap *
+heap_new(struct pool *pool, const struct heap_config *config)
+{
+	struct heap *heap = heap_alloc(pool);
+
+	if (!heap)
+		return NULL;
+	/* A late reader of the map may hold the lock of a heap that is being reused. */
+	pthread_mutex_lock(&heap->lock);
+	heap->pool = pool;
+	heap->config = *config;
+	atomic_store_explicit(&heap->kind, config->kind, memory_order_relaxed);
+	/* The counts stay: a thread that saw the heap go may not have ended its transit yet. */
+	free_index_init(&heap->arena_free);
+	free_index_init(&heap->whole_free);
+	heap->frag = (struct frag){0};
+	list_init(&heap->segments);
+	list_init(&heap->idle);
+	list_init(&heap->sealed);
+	for (size_t i = 0; i < 2; i++) {
+		list_init(&heap->open[i].blocks);
+		heap->open[i].n_blocks = 0;
+	}
+	heap->state = HEAP_OPEN;
+	pthread_mutex_unlock(&heap->lock);
+	return heap;
+}
+
+struct stats *
+heap_stats(struct heap *heap)
+{
+	return heap->config.stats;
+}
+
+enum heap_kind
+heap_kind(const struct heap *heap)
+{
+	return heap->config.kind;
+}
+
+static size_t
+round_up(size_t bytes, size_t unit_bytes)
+{
+	return (bytes + unit_bytes - 1) / unit_bytes * unit_bytes;
+}
+
+bool
+heap_is_arena_request(const struct heap *heap, size_t requested_bytes)
+{
+	return heap->config.kind == HEAP_DEVICE && !heap->config.is_account &&
+	       requested_bytes <= ARENA_REQUEST_MAX_BYTES;
+}
+
+size_t
+heap_round(const struct heap *heap, size_t requested_bytes)
+{
+	if (requested_bytes == 0 || requested_bytes > request_max_bytes)
+		return 0;
+	if (heap->config.is_account || heap_is_arena_request(heap, requested_bytes))
+		return round_up(requested_bytes, BLOCK_UNIT_BYTES);
+	if (heap->config.kind == HEAP_DEVICE)
+		return round_up(requested_bytes, SEGMENT_ARENA_BYTES);
+	if (requested_bytes <= HOST_UNIT_MAX_BYTES)
+		return round_up(requested_bytes, BLOCK_UNIT_BYTES);
+	/* Eight sizes a doubling: at most an eighth more than asked. */
+	return round_up(requested_bytes,
+			(size_t)1 << (63 - __builtin_clzll(requested_bytes - 1) - 3));
+}
+
+static struct free_index *
+index_of(struct heap *heap, const struct block *block)
+{
+	return block->segment->starts ? &heap->arena_free : &heap->whole_free;
+}
+
+/* Free blocks count as one extent each; the segments that are wholly free count together, see
+ * frag.h. */
+static void
+insert_free_locked(struct heap *heap, struct block *block)
+{
+	struct segment *segment = block->segment;
+
+	block->state = BLOCK_FREE;
+	free_index_insert(index_of(heap, block), block);
+	STATS_RAISE(heap->config.stats, n_free_blocks, 1);
+	if (segment_is_idle(segment)) {
+		list_append(&heap->idle, &segment->idle_link);
+		frag_add_whole(&heap->frag, block->size_bytes);
+	} else {
+		frag_add(&heap->frag, block->size_bytes);
+	}
+}
+
+void
+heap_withdraw_locked(struct heap *heap, struct block *block)
+{
+	struct segment *segment = block->segment;
+
+	if (segment_is_idle(segment)) {
+		list_remove(&segment->idle_link);
+		frag_remove_whole(&heap->frag, block->size_bytes);
+	} else {
+		frag_remove(&heap->frag, block->size_bytes);
+	}
+	free_index_remove(index_of(heap, block), block);
+	stats_lower(&heap->config.stats->n_free_blocks, 1);
+	block->state = BLOCK_PENDING;
+}
+
+void
+heap_retire_block_locked(struct heap *heap, struct block *block)
+{
+	struct segment *segment = block->segment;
+	struct block *prev = block->prev;
+
+	if (prev && prev->state == BLOCK_FREE) {
+		heap_withdraw_locked(heap, prev);
+		segment_merge_next(segment, &heap->blocks, prev);
+		block = prev;
+	}
+	if (block->next && block->next->state == BLOCK_FREE) {
+		heap_withdraw_locked(heap, block->next);
+		segment_merge_next(segment, &heap->blocks, block);
+	}
+	insert_free_locked(heap, block);
+}
+
+void
+heap_relive_locked(struct heap *heap, struct block *block)
+{
+	struct stats *stats = heap->config.stats;
+
+	block->state = BLOCK_LIVE;
+	STATS_RAISE(stats, used_bytes, block->size_bytes);
+	STATS_RAISE(stats, requested_bytes, block->requested_bytes);
+	STATS_RAISE(stats, n_used_blocks, 1);
+	stats_count(&stats->sizes[stats_size_class(block->requested_bytes)].n_live, 1);
+}
+
+void
+heap_hand_out_locked(struct heap *heap, struct block *block, size_t requested_bytes)
+{
+	struct stats *stats = heap->config.stats;
+	struct block *rest;
+
+	rest = segment_split(block->segment, &heap->blocks, block,
+			     heap_round(heap, requested_bytes));
+	block->requested_bytes = requested_bytes;
+	heap_relive_locked(heap, block);
+	if (rest)
+		insert_free_locked(heap, rest);
+	stats_count(&stats->alloc_count, 1);
+	stats_count(&stats->sizes[stats_size_class(requested_bytes)].count, 1);
+}
+
+void
+heap_take_back_locked(struct heap *heap, struct block *block)
+{
+	struct stats *stats = heap->config.stats;
+
+	assert(block->state == BLOCK_LIVE);
+	block->state = BLOCK_PENDING;
+	stats_lower(&stats->used_bytes, block->size_bytes);
+	stats_lower(&stats->requested_bytes, block->requested_bytes);
+	stats_lower(&stats->n_used_blocks, 1);
+	stats_lower(&stats->sizes[stats_size_class(block->requested_bytes)].n_live, 1);
+}
+
+int
+heap_take(struct heap *heap, size_t requested_bytes, uint64_t *ret_addr)
+{
+	const size_t size_bytes = heap_round(heap, requested_bytes);
+	struct block *block;
+	int r = HEAP_E_MISS;
+
+	if (size_bytes == 0)
+		return HEAP_E_TOO_LARGE;
+	pthread_mutex_lock(&heap->lock);
+	if (!heap_is_open_locked(heap)) {
+		r = HEAP_E_CLOSED;
+		goto unlock;
+	}
+	/* A request with a segment of its own takes one of its exact size: what is held never
+	 * exceeds what was live. */
+	if (heap_is_arena_request(heap, requested_bytes))
+		block = free_index_find_fit(&heap->arena_free, size_bytes);
+	else
+		block = free_index_find_exact(&heap->whole_free, size_bytes);
+	if (block) {
+		heap_withdraw_locked(heap, block);
+		heap_hand_out_locked(heap, block, requested_bytes);
+		*ret_addr = block->addr;
+		r = HEAP_OK;
+	}
+unlock:
+	pthread_mutex_unlock(&heap->lock);
+	return r;
+}
+
+int
+heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide, bool is_complete)
+{
+	struct heap *heap;
+	struct segment *segment = pool_lock_segment(pool, addr, &heap);
+	struct block *block;
+	bool is_due = false;
+	int r = HEAP_E_INVALID;
+
+	if (!segment)
+		return HEAP_E_NOT_OURS;
+	block = segment_block_at(segment, addr);
+	if (block && block->state == BLOCK_LIVE && heap->config.kind == kind) {
+		heap_take_back_locked(heap, block);
+		stats_count(&heap->config.stats->free_count, 1);
+		block->freed_by = thread_self();
+		if (is_complete)
+			heap_retire_block_locked(heap, block);
+		else
+			epoch_add_locked(heap, block, is_wide);
+		is_due = heap->open[is_wide].n_blocks >= EPOCH_N_FREES_MAX;
+		r = HEAP_OK;
+	}
+	pthread_mutex_unlock(&heap->lock);
+	if (is_due)
+		heap_settle(heap); /* an error is the next request's to find */
+	return r;
+}
+
+void
+heap_mark_exported(struct pool *pool, uint64_t addr)
+{
+	struct heap *heap;
+	struct segment *segment = pool_lock_segment(pool, addr, &heap);
+
+	if (!segment)
+		return;
+	segment->is_exported = true;
+	pthread_mutex_unlock(&heap->lock);
+}
+
+void
+heap_idle_bytes(struct heap *heap, uint64_t *ret_idle_bytes, uint64_t *ret_pending_bytes)
+{
+	uint64_t pending_bytes = 0;
+
+	pthread_mutex_lock(&heap->lock);
+	*ret_idle_bytes = heap->frag.whole_bytes;
+	for (struct list *at = heap->segments.next; at != &heap->segments; at = at->next) {
+		struct segment *segment = list_entry(at, struct segment, link);
+		bool is_coming_free = !segment_is_idle(segment);
+
+		for (struct block *block = segment->first; block && is_coming_free;
+		     block = block->next)
+			is_coming_free = block->state != BLOCK_LIVE;
+		if (is_coming_free)
+			pending_bytes += segment->size_bytes;
+	}
+	pthread_mutex_unlock(&heap->lock);
+	*ret_pending_bytes = pending_bytes;
+}
+
+static void
+recompute_frag_locked(struct heap *heap, struct frag *ret_frag, uint64_t *ret_largest_partial_bytes)
+{
+	struct frag frag = {0};
+	uint64_t largest = 0;
+
+	for (struct list *at = heap->segments.next; at != &heap->segments; at = at->next) {
+		struct segment *segment = list_entry(at, struct segment, link);
+
+		if (segment_is_idle(segment)) {
+			frag_add_whole(&frag, segment->size_bytes);
+			continue;
+		}
+		for (struct block *block = segment->first; block; block = block->next) {
+			if (block->state != BLOCK_FREE)
+				continue;
+			frag_add(&frag, block->size_bytes);
+			if (block->size_bytes > largest)
+				largest = block->size_bytes;
+		}
+	}
+	*ret_frag = frag;
+	*ret_largest_partial_bytes = largest;
+}
+
+void
+heap_snapshot(struct heap *heap, struct heap_snapshot *ret_snapshot)
+{
+	pthread_mutex_lock(&heap->lock);
+	ret_snapshot->frag = heap->frag;
+	recompute_frag_locked(heap, &ret_snapshot->frag_recomputed,
+			      &ret_snapshot->largest_partial_bytes);
+	pthread_mutex_unlock(&heap->lock);
+}

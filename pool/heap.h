@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * Heaps: the segments and blocks of one context and kind, and when a freed block may be used again.
+ *
+ * The promise: a block is handed out only when all work submitted before its free is complete. A
+ * free puts the block into the open epoch; sealing an epoch records a fence after all its frees;
+ * when the fence is complete, so is every block of the epoch. What nobody can ask about (a capture
+ * is open) stays pending.
+ *
+ * These are single steps; which to take, and when to give up, is decided in policy/exhaust.c.
+ *
+ * Locking: every call takes what it needs; a heap's lock is never held across a backend call. Steps
+ * that hold memory outside the lock have it "in transit": heap_await_transit() lets others wait for
+ * them. Closing a heap waits for every step. Units: bytes, nanoseconds of the backend's clock.
+ * Nothing changes on failure.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pool/addr_map.h"
+#include "pool/backend.h"
+#include "pool/frag.h"
+#include "pool/list.h"
+#include "pool/stats.h"
+
+enum {
+	HEAP_OK = 0,
+	HEAP_E_MISS,      /* no complete block fits / nothing to wait for */
+	HEAP_E_NO_MEMORY, /* the backend has no memory */
+	HEAP_E_METADATA,  /* libc has no memory for the heap's own tables, or the address cannot be
+			     kept */
+	HEAP_E_TOO_LARGE, /* no segment can have this size: let the driver say so */
+	HEAP_E_TIMEOUT,  /* the wait reached its bound, or met a closing: search again, and go on */
+	HEAP_E_CLOSED,   /* the context is gone */
+	HEAP_E_NOT_OURS, /* the address lies in no segment */
+	HEAP_E_INVALID,  /* it lies in one, but no live block of this kind starts there */
+	HEAP_E_LAST = HEAP_E_INVALID,
+};
+
+enum heap_kind {
+	HEAP_DEVICE, /* requests up to 1 MiB share arenas; larger ones have segments of their own,
+			in whole 2 MiB */
+	HEAP_HOST,   /* pinned: a segment each, rounded up by an eighth at most */
+};
+
+struct heap;
+
+/* All heaps of the process: one address map, and the memory of heaps and segments that went away.
+ */
+struct pool {
+	struct addr_map map;
+	pthread_mutex_t lock; /* leaf: the two lists */
+	struct list spare_segments;
+	struct list spare_heaps;
+};
+
+struct heap_config {
+	struct backend *backend;
+	struct stats *stats; /* shared by all heaps of the device */
+	void *owner;         /* the caller's own; comes back in struct block_info */
+	enum heap_kind kind;
+	bool is_account; /* each request is a segment; nothing is kept: count only */
+};
+
+struct block_info {
+	struct heap *heap;
+	void *owner;
+	enum heap_kind kind;
+	bool is_account, is_exported;
+	bool is_live;
+	bool is_whole;                      /* the only block of its segment */
+	uint64_t addr;                      /* of the block */
+	size_t size_bytes, requested_bytes; /* requested: 0 unless live */
+	uint64_t segment_addr;
+	size_t segment_bytes;
+};
+
+void pool_init(struct pool *pool);
+void pool_fini(struct pool *pool);
+
+/* The block that holds addr: HEAP_OK or HEAP_E_NOT_OURS. Waits while the block's heap is closing.
+ */
+int pool_find(struct pool *pool, uint64_t addr, struct block_info *ret_info);
+
+/* Is addr in a segment, and of which kind? Takes no lock: the answer is as old as the return. */
+bool pool_kind_at(struct pool *pool, uint64_t addr, enum heap_kind *ret_kind);
+
+/* NULL: no memory. */
+struct heap *heap_new(struct pool *pool, const struct heap_config *config);
+
+/* Give all segments back to the backend, whatever they hold, and the heap to the pool. For tools
+ * and tests. */
+void heap_free(struct heap *heap);
+
+struct stats *heap_stats(struct heap *heap);
+enum heap_kind heap_kind(const struct heap *heap);
+
+/* Bytes that a request takes, as rounded; 0: too large for any segment. */
+size_t heap_round(const struct heap *heap, size_t requested_bytes);
+
+/* Sizes of the segment to get for a request: the usual one, and the smallest that serves it. */
+size_t heap_segment_bytes(const struct heap *heap, size_t requested_bytes);
+size_t heap_segment_bytes_min(const struct heap *heap, size_t requested_bytes);
+
+/* Hand out a complete block: HEAP_OK, HEAP_E_MISS, HEAP_E_TOO_LARGE or HEAP_E_CLOSED. */
+int heap_take(struct heap *heap, size_t requested_bytes, uint64_t *ret_addr);
+
+/* Get one more segment and hand out a block of it. HEAP_E_NO_MEMORY, _METADATA, _CLOSED or the
+ * backend's status. */
+int heap_grow(struct heap *heap, size_t requested_bytes, size_t segment_bytes, uint64_t *ret_addr);
+
+/*
+ * Free the live block at addr. is_wide: work of other contexts may touch it too. is_complete: the
+ * caller knows that all work submitted to the context before this call is complete. HEAP_OK,
+ * HEAP_E_NOT_OURS or HEAP_E_INVALID.
+ */
+int heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide,
+	      bool is_complete);
+
+/*
+ * Free the live block at addr, the only one of its segment, and give the segment back in the same
+ * call: by unmap(arg, addr), which answers 0 or a status that comes back unchanged, and then the
+ * block is live as before. Frees that wait, as the driver's does, wait in there.
+ */
+int heap_give_back(struct pool *pool, uint64_t addr, enum heap_kind kind,
+		   int (*unmap)(void *arg, uint64_t addr), void *arg, size_t *ret_freed_bytes);
+
+/* The whole segment of the live block at addr is known to another process from now on. */
+void heap_mark_exported(struct pool *pool, uint64_t addr);
+
+/* Seal what was freed and take in all epochs whose fences are complete. HEAP_OK or the backend's
+ * status. */
+int heap_settle(struct heap *heap);
+
+/*
+ * Wait until one more epoch is complete: the oldest. At most bound_ns, unless the calling thread
+ * freed a block of it: then the driver's free would have waited too. HEAP_E_MISS: nothing is
+ * pending, or nothing may be asked now. An epoch that outlived a wait is not waited for again.
+ */
+int heap_wait(struct heap *heap, uint64_t bound_ns);
+
+/* How many waits reach the end of what is freed now; threads that go on freeing have no end. */
+unsigned heap_n_epochs(struct heap *heap);
+
+/*
+ * Give wholly free segments back, longest idle first, until want_bytes are freed. Only behind a
+ * fence that shows the context's work complete, waited for at most bound_ns. HEAP_OK (also when
+ * nothing could be given back) or the backend's status.
+ */
+int heap_trim(struct heap *heap, size_t want_bytes, uint64_t bound_ns, size_t *ret_freed_bytes);
+
+/* The same; tell() hears of each segment while it is still in transit, so that nobody who waited
+ * for transit finds books that still count it. Called with the heap's lock: it must take none. */
+int heap_trim_told(struct heap *heap, size_t want_bytes, uint64_t bound_ns,
+		   void (*tell)(void *arg, size_t freed_bytes), void *arg, size_t *ret_freed_bytes);
+
+/* Wait until no other thread has memory of this heap in transit, or the heap is closing. True:
+ * there was some. */
+bool heap_await_transit(struct heap *heap);
+
+/* Others see memory in transit between these two, for steps that go through the caller's books too.
+ * A closing does not wait for them. */
+void heap_begin_transit(struct heap *heap);
+void heap_end_transit(struct heap *heap);
+
+/*
+ * The context is about to be destroyed, perhaps: other threads' calls on this heap wait from here
+ * to heap_reopen() (it lives on) or heap_drop() (it is gone: all blocks are forgotten without a
+ * call of unmap, fences are freed, the struct goes to the pool; answers the bytes that its segments
+ * had).
+ */
+void heap_close(struct heap *heap);
+void heap_reopen(struct heap *heap);
+uint64_t heap_drop(struct heap *heap);
+
+/* Bytes in wholly free segments, and in blocks that will be free when their fences are complete. */
+void heap_idle_bytes(struct heap *heap, uint64_t *ret_idle_bytes, uint64_t *ret_pending_bytes);
+
+struct heap_snapshot {
+	struct frag frag;            /* as kept */
+	struct frag frag_recomputed; /* from the blocks, now: equal, or the heap is broken */
+	uint64_t largest_partial_bytes;
+};
+
+void heap_snapshot(struct heap *heap, struct heap_snapshot *ret_snapshot);

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * What the files of the heap share: heap.c (blocks), epoch.c (order), heap_segments.c (growing and
+ * giving back).
+ *
+ * Lock order: heap->lock, then pool->lock or the map's (both leaves). Names that end in _locked
+ * need heap->lock.
+ */
+#include <pthread.h>
+
+#include "pool/free_index.h"
+#include "pool/heap.h"
+#include "pool/segment.h"
+
+enum heap_state {
+	HEAP_OPEN,
+	HEAP_CLOSING, /* somebody destroys the context: calls wait */
+	HEAP_GONE,    /* spare */
+};
+
+/* The frees between two fences. */
+struct epoch {
+	struct list link;   /* heap->sealed, oldest first, or heap->spare_epochs */
+	struct list blocks; /* pending */
+	uint64_t n_blocks;
+	struct fence *fence;
+	unsigned n_users; /* threads that ask the backend about the fence now */
+	bool is_wide;
+	bool is_stalled; /* outlived a wait */
+	bool is_retired; /* complete, its blocks are taken in; goes away with its last user */
+};
+
+/* So many frees at most stay without a fence: the longer one is put off, the more work it covers.
+ */
+enum { EPOCH_N_FREES_MAX = 64 };
+
+/* Frees that no fence covers yet: [0] of the memory's own context, [1] wide. */
+struct open_epoch {
+	struct list blocks;
+	uint64_t n_blocks;
+};
+
+struct heap {
+	struct pool *pool;
+	struct heap_config config;
+	_Atomic(enum heap_kind) kind; /* config.kind, for those who hold no lock */
+	struct list link;             /* pool->spare_heaps */
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* state, or one of the counts reached 0 */
+	enum heap_state state;
+	unsigned n_outside;    /* steps at work outside the lock: a closing waits for them */
+	unsigned n_in_transit; /* steps that hold memory which nobody else can find meanwhile */
+
+	struct free_index arena_free; /* for requests that share arenas */
+	struct free_index whole_free; /* for requests with a segment of their own */
+	struct frag frag;
+	struct block_store blocks;
+	struct list segments;
+	struct list idle; /* wholly free segments, longest first */
+
+	struct open_epoch open[2];
+	struct list sealed;
+	struct list spare_epochs;
+};
+
+/* Wait out a closing; false: the heap is gone. */
+bool heap_is_open_locked(struct heap *heap);
+
+/* Wait for heap->changed. No point of cancellation: a thread that ended in here would keep the
+ * lock. */
+void heap_await_change_locked(struct heap *heap);
+
+/* Around what is done without the lock. A step that waits for the device's work, or asks about it,
+ * only steps out: memory that it does not hold is for others to use. */
+void heap_step_out_locked(struct heap *heap);
+void heap_step_in_locked(struct heap *heap);
+
+/* The same for a step that holds memory meanwhile. These are short, and wait for no work. */
+void heap_enter_transit_locked(struct heap *heap);
+void heap_leave_transit_locked(struct heap *heap);
+
+/* The segment that holds addr, with its heap locked and open; NULL: no segment, nothing is locked.
+ */
+struct segment *pool_lock_segment(struct pool *pool, uint64_t addr, struct heap **ret_heap);
+
+/* A pending block that is on no list is complete: merge it with its free neighbours and make it
+ * findable. */
+void heap_retire_block_locked(struct heap *heap, struct block *block);
+
+/* Take a free block out of the index. */
+void heap_withdraw_locked(struct heap *heap, struct block *block);
+
+/* Make a block that is on no list the program's, and free what it does not need of it. */
+void heap_hand_out_locked(struct heap *heap, struct block *block, size_t requested_bytes);
+
+/* Make a block live, with its requested_bytes set; undoes heap_take_back_locked(). */
+void heap_relive_locked(struct heap *heap, struct block *block);
+
+/* A live block is live no more; it stays on no list. */
+void heap_take_back_locked(struct heap *heap, struct block *block);
+
+/* Does the request share an arena with others? */
+bool heap_is_arena_request(const struct heap *heap, size_t requested_bytes);
+
+/* Put a freed block into the open epoch. */
+void epoch_add_locked(struct heap *heap, struct block *block, bool is_wide);
+
+/* Forget every epoch and its fence; the blocks were torn down, and nobody else uses the heap. */
+void epoch_drop_all(struct heap *heap);
