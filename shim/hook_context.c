@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Life of contexts: known when made, closed around everything that may end them, dropped when they
+ * are gone.
+ */
+#include "shim/context.h"
+#include "shim/hooks.h"
+#include "shim/init.h"
+
+static CUresult
+after_create(CUresult r, CUcontext *handle, CUdevice device)
+{
+	if (r == CUDA_SUCCESS && init_is_active())
+		context_register(*handle, device, false);
+	return r;
+}
+
+CUresult
+cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+	hooks_ready();
+	return after_create(real.cuCtxCreate(pctx, flags, dev), pctx, dev);
+}
+
+CUresult
+cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+	hooks_ready();
+	return after_create(real.cuCtxCreate_v2(pctx, flags, dev), pctx, dev);
+}
+
+CUresult
+cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+	       CUdevice dev)
+{
+	hooks_ready();
+	return after_create(real.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev), pctx,
+			    dev);
+}
+
+CUresult
+cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+	       CUdevice dev)
+{
+	hooks_ready();
+	return after_create(real.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev), pctx, dev);
+}
+
+CUresult
+cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+{
+	CUresult r;
+
+	hooks_ready();
+	r = real.cuCtxFromGreenCtx(pContext, hCtx);
+	if (r == CUDA_SUCCESS && init_is_active())
+		context_register_green(*pContext);
+	return r;
+}
+
+CUresult
+cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+	CUresult r;
+
+	hooks_ready();
+	r = real.cuDevicePrimaryCtxRetain(pctx, dev);
+	if (r == CUDA_SUCCESS && init_is_active())
+		context_register(*pctx, dev, true);
+	return r;
+}
+
+/* A context around a call that may end it. */
+struct ending {
+	struct context *context; /* NULL: not known, so there is nothing to do */
+	unsigned generation;
+	CUcontext handle;
+	unsigned long long id;
+};
+
+/* Tells contexts apart that come one after the other under the same handle; 0: this driver does
+ * not. */
+static unsigned long long
+id_of(CUcontext handle)
+{
+	unsigned long long id;
+
+	return real.cuCtxGetId && real.cuCtxGetId(handle, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+static struct ending
+close_context(struct context *context)
+{
+	struct ending ending = {.context = context};
+
+	if (!context)
+		return ending;
+	ending.generation = context_close(context);
+	ending.handle = atomic_load(&context->handle);
+	if (ending.handle)
+		ending.id = id_of(ending.handle);
+	return ending;
+}
+
+static struct ending
+close_known(CUcontext handle)
+{
+	return close_context(init_is_active() ? context_find(handle) : NULL);
+}
+
+static CUresult
+after_end(const struct ending *ending, bool is_gone, CUresult r)
+{
+	if (ending->context && is_gone)
+		context_drop(ending->context, ending->generation);
+	else if (ending->context)
+		context_reopen(ending->context);
+	return r;
+}
+
+static CUresult
+destroy(CUcontext handle, CUresult (*real_destroy)(CUcontext))
+{
+	const struct ending ending = close_known(handle);
+	CUresult r = real_destroy(handle);
+
+	return after_end(&ending, r == CUDA_SUCCESS, r);
+}
+
+CUresult
+cuCtxDestroy(CUcontext ctx)
+{
+	hooks_ready();
+	return destroy(ctx, real.cuCtxDestroy);
+}
+
+CUresult
+cuCtxDestroy_v2(CUcontext ctx)
+{
+	hooks_ready();
+	return destroy(ctx, real.cuCtxDestroy_v2);
+}
+
+/* Ends the context with its last user; one that lived on is still current. */
+CUresult
+cuCtxDetach(CUcontext ctx)
+{
+	struct ending ending;
+	CUcontext current = NULL;
+	CUresult r;
+
+	hooks_ready();
+	ending = close_known(ctx);
+	r = real.cuCtxDetach(ctx);
+	if (r == CUDA_SUCCESS)
+		real.cuCtxGetCurrent(&current);
+	return after_end(&ending, r == CUDA_SUCCESS && current != ctx, r);
+}
+
+static struct ending
+close_primary(CUdevice device)
+{
+	struct ending ending = {0};
+
+	while (init_is_active()) {
+		ending = close_context(context_find_primary(device));
+		/* Another thread may have seen the end of it before it was closed. */
+		if (!ending.context || context_find_primary(device) == ending.context)
+			break;
+		context_reopen(ending.context);
+	}
+	return ending;
+}
+
+/* A user of the primary context went. Another thread may have made the context anew since it ended:
+ * active is not alive. */
+static CUresult
+after_release(const struct ending *ending, CUdevice device, CUresult r)
+{
+	unsigned flags;
+	int is_active = 1;
+
+	if (!ending->context || !ending->handle || r != CUDA_SUCCESS)
+		return after_end(ending, false, r);
+	real.cuDevicePrimaryCtxGetState(device, &flags, &is_active);
+	return after_end(ending, !is_active || id_of(ending->handle) != ending->id, r);
+}
+
+static CUresult
+release(CUdevice device, CUresult (*real_release)(CUdevice))
+{
+	const struct ending ending = close_primary(device);
+
+	return after_release(&ending, device, real_release(device));
+}
+
+/* A green context is a user of its device's primary one. */
+CUresult
+cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+	struct ending ending = {0};
+	struct context *green = NULL;
+	CUdevice device = 0;
+	CUcontext handle;
+	CUresult r;
+
+	hooks_ready();
+	if (init_is_active() && real.cuCtxFromGreenCtx(&handle, hCtx) == CUDA_SUCCESS)
+		green = context_register_green(handle);
+	if (green) {
+		device = green->device->index;
+		ending = close_primary(device);
+	}
+	r = real.cuGreenCtxDestroy(hCtx);
+	if (green && r == CUDA_SUCCESS)
+		context_forget_green(green);
+	return after_release(&ending, device, r);
+}
+
+CUresult
+cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+	hooks_ready();
+	return release(dev, real.cuDevicePrimaryCtxRelease);
+}
+
+CUresult
+cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	hooks_ready();
+	return release(dev, real.cuDevicePrimaryCtxRelease_v2);
+}
+
+static CUresult
+reset(CUdevice device, CUresult (*real_reset)(CUdevice))
+{
+	const struct ending ending = close_primary(device);
+	CUresult r = real_reset(device);
+
+	return after_end(&ending, r == CUDA_SUCCESS, r);
+}
+
+CUresult
+cuDevicePrimaryCtxReset(CUdevice dev)
+{
+	hooks_ready();
+	return reset(dev, real.cuDevicePrimaryCtxReset);
+}
+
+CUresult
+cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+	hooks_ready();
+	return reset(dev, real.cuDevicePrimaryCtxReset_v2);
+}

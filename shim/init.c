@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "shim/init.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "policy/signal_name.h"
+#include "shim/context.h"
+#include "shim/dump.h"
+#include "shim/hooks.h"
+#include "shim/log.h"
+#include "shim/signal.h"
+
+atomic_bool init_active;
+
+static struct options options;
+static pthread_once_t init_once = PTHREAD_ONCE_INIT;
+static atomic_bool was_used;
+static _Atomic pid_t owner_pid; /* the process whose cuInit was seen; 0: none */
+
+void
+init_on_first_use(void)
+{
+	const char *name;
+	int signal_number = SIGUSR1;
+
+	if (atomic_exchange(&was_used, true))
+		return;
+	dump_note_stderr();
+	/* The other options wait for cuInit; a bad name is told then, and the default holds
+	 * meanwhile. */
+	name = getenv("POOLSHIM_SIGNAL");
+	if (name && signal_name_parse(name, &signal_number) < 0)
+		signal_number = SIGUSR1;
+	if (signal_number)
+		signal_install(signal_number);
+}
+
+static const char *
+from_environment(void *arg, const char *name)
+{
+	(void)arg;
+	return getenv(name);
+}
+
+static void
+tell_problems(const struct option_problem *problems, int n_problems)
+{
+	char line[OPTION_PROBLEM_TEXT_MAX];
+
+	for (int i = 0; i < n_problems; i++) {
+		option_problem_print(&problems[i], line, sizeof(line));
+		log_line(OPTION_LOG_WARN, "%s", line);
+	}
+}
+
+/* The forked child: no lock may be touched, no call served, nothing dumped. CUDA does not work
+ * there either. */
+static void
+on_fork_child(void)
+{
+	atomic_store(&init_active, false);
+	atomic_store(&owner_pid, 0);
+}
+
+static void
+start(void)
+{
+	enum { N_PROBLEMS_MAX = 16 };
+	struct option_problem problems[N_PROBLEMS_MAX], unknown[N_PROBLEMS_MAX];
+	const int n_problems =
+		options_parse(&options, from_environment, NULL, problems, N_PROBLEMS_MAX);
+	const int n_unknown = options_find_unknown(environ, unknown, N_PROBLEMS_MAX);
+
+	log_set_level(options.log);
+	tell_problems(problems, n_problems);
+	tell_problems(unknown, n_unknown);
+	if (options.mode == OPTION_MODE_OFF || !hooks_are_complete())
+		return;
+	context_init();
+	pthread_atfork(NULL, NULL, on_fork_child);
+	atomic_store(&owner_pid, getpid());
+	/* Release: everything above was written before a hook sees that it is active. */
+	atomic_store_explicit(&init_active, true, memory_order_release);
+}
+
+void
+init_on_cu_init(void)
+{
+	init_on_first_use();
+	pthread_once(&init_once, start);
+}
+
+void
+init_on_first_request(void)
+{
+	static atomic_bool was_served;
+
+	if (atomic_load_explicit(&was_served, memory_order_relaxed) ||
+	    atomic_exchange(&was_served, true))
+		return;
+	signal_start_helper();
+}
+
+bool
+init_is_own_process(void)
+{
+	return atomic_load(&owner_pid) == getpid();
+}
+
+const struct options *
+init_options(void)
+{
+	return &options;
+}
+
+/* Runs after main has returned or exit() was called, after the program's own destructors. Calls no
+ * CUDA. */
+__attribute__((destructor)) static void
+dump_at_exit(void)
+{
+	if (init_is_own_process())
+		dump_write(REPORT_EXIT);
+}

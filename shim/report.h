@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * What a dump says, gathered from memory: no CUDA call, so it works at exit. Printed by
+ * report_text.c and report_json.c.
+ *
+ * Locking: heap locks, one after the other; figures of a running program are each right and not of
+ * one moment.
+ */
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "pool/frag.h"
+#include "pool/stats.h"
+#include "shim/device.h"
+#include "shim/out.h"
+
+enum report_reason {
+	REPORT_EXIT,
+	REPORT_SIGNAL,
+	REPORT_REQUEST,
+};
+
+/* One device's memory, or all pinned memory, at the time of the dump. */
+struct report_memory {
+#define GAUGE(name, peak, help) uint64_t name, peak;
+#define COUNTER(name, help) uint64_t name;
+#include "pool/stats.def"
+#undef GAUGE
+#undef COUNTER
+	struct {
+		uint64_t count, n_live;
+	} sizes[STATS_N_SIZE_CLASSES];
+	struct frag_figures frag;
+};
+
+struct report_device {
+	const struct device *device;
+	uint64_t limit_bytes; /* LIMIT_NONE: none */
+	struct report_memory memory;
+};
+
+struct report {
+	enum report_reason reason;
+	pid_t pid;
+	char exe[PATH_MAX];
+	char host[256];
+	char time[32];    /* ISO 8601, UTC */
+	const char *rank; /* NULL: none of the launchers' variables is set */
+	unsigned n_devices;
+	struct report_device devices[DEVICE_N_MAX];
+	struct report_memory pinned;
+	bool was_used; /* a CUDA allocation was seen */
+};
+
+/* report: large; the caller keeps it off small stacks. */
+void report_gather(struct report *report, enum report_reason reason);
+
+const char *report_reason_name(enum report_reason reason);
+
+/* The rank that a launcher gave this process, or NULL. */
+const char *report_rank(void);
+
+/* 25 lines at most, for a person. */
+void report_print_text(const struct report *report, struct out *out);
+
+/* Schema poolshim-stats-1. */
+void report_print_json(const struct report *report, struct out *out);
