@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Plants a fault for each static check and wants it found; prints TAP.
+
+A check that finds nothing wrong is worth something only if it can fail.
+
+usage: test_checks.py SCRIPTS CC
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+LICENCE = "/* SPDX-License-Identifier: MIT */\n"
+MAN_ENTRY = (".TP\n.BR \\-\\-limit =\\fIVALUE\\fR \", \" POOLSHIM_LIMIT\nMost memory.\n"
+             "Default: \\fBnone\\fR.\n")
+
+# A tree in which nothing is wrong. Forbidden words are put together, or this file would hold them.
+GOOD_TREE = {
+    "pool/heap.h": LICENCE + "#pragma once\n#include <stddef.h>\n",
+    "pool/heap.c": LICENCE + '#include "pool/heap.h"\n/* printf() in a comment is fine */\n',
+    "policy/options.def": LICENCE + 'OPTION(LIMIT, limit, LIMIT, "none", "a size",\n\t"help")\n',
+    "policy/options.c": LICENCE + '#include <stdio.h>\n#include "pool/heap.h"\n',
+    "shim/hooks.def": LICENCE + "HOOK(cuInit, a)\n/* HOOK(cuGone, a) */\n",
+    "shim/runtime_hooks.def": LICENCE + "RUNTIME_HOOK(cudaMalloc, b)\n",
+    "shim/poolshim.h": LICENCE + "int poolshim_dump(const char *path);\n",
+    "shim/init.c": LICENCE + '#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n'
+                   '#include "policy/options.h"\n',
+    "tools/run.c": LICENCE + '#include <glib.h>\n#include "policy/options.def"\n',
+    "tools/man/poolshim.1": '.\\" SPDX-License-Identifier: MIT\n' + MAN_ENTRY,
+    "README.md": "# x\n\n| variable | values |\n|---|---|\n| `POOLSHIM_LIMIT` | `none`, a size |\n",
+}
+
+# check, what is planted, the file, its new text, what the check must say
+TREE_CASES = [
+    ("text", "blanks at the end of a line", "pool/heap.c", LICENCE + "int x; \n", "heap.c:2: blanks"),
+    ("text", "a line of 101 columns", "pool/heap.c", LICENCE + "\t/*" + "x" * 89 + "*/\n",
+     "heap.c:2: 101 columns"),
+    ("text", "a file of 501 lines", "pool/heap.c", LICENCE + "\n" * 500, "501 lines"),
+    ("text", "spaces where a tab belongs", "pool/heap.c", LICENCE + "        int x;\n", "8 spaces"),
+    ("text", "a space before a tab", "pool/heap.c", LICENCE + " \tint x;\n", "space before a tab"),
+    ("text", "a tab in Python", "x.py", "# SPDX-License-Identifier: MIT\nif x:\n\ty\n", "a tab in"),
+    ("text", "no licence line", "pool/heap.c", "int x;\n", "heap.c:1: no 'SPDX"),
+    ("text", "no newline at the end", "pool/heap.c", LICENCE + "int x;", "no newline"),
+    ("text", "a carriage return", "pool/heap.c", LICENCE + "int x;\r\n", "carriage return"),
+    ("text", "a path of one machine", "README.md", "see /" + "work/main\n", "README.md:1: a path"),
+    ("text", "a registry's host", "README.md", "from https://py" + "pi.org/\n", "registry"),
+    ("text", "an open end", "pool/heap.c", LICENCE + "/* TO" + "DO: all */\n", "an open end"),
+    ("text", "a byte that is no text", "pool/heap.c", LICENCE + "int x;\0\n", "not UTF-8"),
+    ("layering", "pool includes shim", "pool/heap.c", '#include "shim/init.h"\n',
+     'pool/ may not include "shim/init.h"'),
+    ("layering", "pool includes policy", "pool/heap.c", '#include "policy/size.h"\n', "heap.c:1"),
+    ("layering", "policy includes shim", "policy/options.c", '#include "shim/log.h"\n', "options.c:1"),
+    ("layering", "pool includes CUDA", "pool/heap.c", "#include <cuda.h>\n", "may not use CUDA"),
+    ("layering", "policy includes CUDA", "policy/options.c", "#include <cuda_runtime_api.h>\n",
+     "may not use CUDA"),
+    ("layering", "shim includes GLib", "shim/init.c", "#include <glib.h>\n", "may not use GLib"),
+    ("layering", "tools include the pool", "tools/run.c", '#include "pool/heap.h"\n', "run.c:1"),
+    ("layering", "tools include CUDA", "tools/run.c", "#include <cuda.h>\n", "may not use CUDA"),
+    ("layering", "pool reads the environment", "pool/heap.c", "\nint x = getenv(y);\n",
+     "heap.c:2: pool/ may not use getenv()"),
+    ("layering", "pool includes stdio", "pool/heap.c", "#include <stdio.h>\n", "may not use output"),
+    ("layering", "policy prints", "policy/options.c", 'fprintf(stderr, "x");\n', "fprintf()"),
+    ("layering", "policy exits", "policy/options.c", "exit(1);\n", "exit()"),
+    ("layering", "an include without its folder", "pool/heap.c", '#include "heap.h"\n',
+     "not named from the root"),
+    ("layering", "the software device knows the shim", "tests/sim/a.c", '#include "shim/init.h"\n',
+     "a.c:1"),
+    ("layering", "cuda.h that renames", "shim/init.c", "#include <cuda.h>\n",
+     "without __CUDA_API_VERSION_INTERNAL"),
+    ("docs", "an option that the README lacks", "README.md", "# x\n",
+     "README.md: POOLSHIM_LIMIT is not documented"),
+    ("docs", "another default in the README", "README.md", "| `POOLSHIM_LIMIT` | `8g` |\n",
+     "README.md:1: POOLSHIM_LIMIT: the default is 'none', not '8g'"),
+    ("docs", "an option of the README that is not there", "README.md",
+     GOOD_TREE["README.md"] + "POOLSHIM_GONE\n", "README.md:6: POOLSHIM_GONE is not an option"),
+    ("docs", "an option that the man page lacks", "tools/man/poolshim.1", "x\n",
+     "poolshim.1: POOLSHIM_LIMIT is not documented"),
+    ("docs", "another default in the man page", "tools/man/poolshim.1",
+     MAN_ENTRY.replace("none", "8g"), "the default is 'none', not '8g'"),
+    ("docs", "a flag that the man page lacks", "tools/man/poolshim.1",
+     MAN_ENTRY.replace("\\-\\-limit", "\\-\\-bound"), "not documented"),
+]
+
+GOOD_LIBRARY = """
+#define PUBLIC __attribute__((visibility("default")))
+PUBLIC int cuInit(void); PUBLIC int cuInit(void) { return 0; }
+PUBLIC int cudaMalloc(void); PUBLIC int cudaMalloc(void) { return 0; }
+PUBLIC int poolshim_dump(void); PUBLIC int poolshim_dump(void) { return 0; }
+PUBLIC void *dlsym(void); PUBLIC void *dlsym(void) { return 0; }
+PUBLIC void *dlvsym(void); PUBLIC void *dlvsym(void) { return 0; }
+extern int getpid(void);
+int hidden(void); int hidden(void) { return getpid(); }
+"""
+
+# what is planted, more C, compiler options, options of the check, what it must say
+LIBRARY_CASES = [
+    ("a name that is in no table", "PUBLIC int extra(void); int extra(void) { return 0; }", [], [],
+     "extra is exported but is in no table"),
+    ("a row without an export", "", ["-DcudaMalloc=other"], [], "cudaMalloc is not exported"),
+    ("a constructor", "__attribute__((constructor)) static void f(void) { hidden(); }", [], [],
+     "constructors: 1"),
+    ("another library", "extern double cos(double); double g(double); "
+     "PUBLIC double g(double x) { return cos(x); }", ["-Wl,--no-as-needed", "-lm"], [],
+     "needs libm.so.6 libc.so.6"),
+    ("a named version node", "", ["-Wl,--version-script=named.map"], [], "under a named version"),
+    ("a glibc that is too new", "", [], ["--glibc", "2.0"], "2.0 is the newest allowed"),
+    ("dlsym where none may be", "", [], ["--no-dlsym"], "dlsym is exported but"),
+]
+
+
+class Tap:
+    def __init__(self):
+        self.n_tests = 0
+        self.n_failed = 0
+
+    def test(self, is_right, name, output):
+        self.n_tests += 1
+        print(f"{'ok' if is_right else 'not ok'} {self.n_tests} - {name}")
+        if not is_right:
+            self.n_failed += 1
+            for line in output.splitlines():
+                print(f"# {line}")
+
+    def finish(self):
+        print(f"1..{self.n_tests}", flush=True)
+        return 1 if self.n_failed else 0
+
+
+def write_tree(folder, files):
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8"))
+
+
+def run_check(scripts, check, *args):
+    result = subprocess.run(
+        [sys.executable, str(scripts / f"check_{check}.py"), *map(str, args)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False)
+    return result.returncode, result.stdout
+
+
+def test_trees(tap, scripts):
+    for check in ("text", "layering", "docs"):
+        with tempfile.TemporaryDirectory() as folder:
+            write_tree(pathlib.Path(folder), GOOD_TREE)
+            status, output = run_check(scripts, check, folder)
+            tap.test(status == 0, f"{check}: a tree with nothing wrong passes", output)
+    for check, planted, name, text, wanted in TREE_CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            write_tree(pathlib.Path(folder), {**GOOD_TREE, name: text})
+            status, output = run_check(scripts, check, folder)
+            tap.test(status == 1 and wanted in output, f"{check}: finds {planted}", output)
+    with tempfile.TemporaryDirectory() as folder:
+        status, output = run_check(scripts, "text", folder)
+        tap.test(status == 1, "text: an empty tree does not pass", output)
+
+
+def build_library(folder, compiler, code, options):
+    (folder / "lib.c").write_text(GOOD_LIBRARY + code, encoding="utf-8")
+    (folder / "named.map").write_text("NODE_1 { global: cuInit; };\n", encoding="utf-8")
+    library = folder / "lib.so"
+    subprocess.run(
+        [*compiler, "-shared", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-w", "-o",
+         library.name, "lib.c", *options], cwd=folder, check=True, stdin=subprocess.DEVNULL)
+    return library
+
+
+def test_libraries(tap, scripts, compiler):
+    cases = [("", "", [], [], "")] + LIBRARY_CASES
+    for planted, code, options, check_options, wanted in cases:
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            write_tree(folder, GOOD_TREE)
+            library = build_library(folder, compiler, code, options)
+            status, output = run_check(scripts, "exports", "--root", folder, *check_options,
+                                       library)
+        if planted:
+            tap.test(status == 1 and wanted in output, f"exports: finds {planted}", output)
+        else:
+            tap.test(status == 0, "exports: a library with nothing wrong passes", output)
+
+
+def main(argv):
+    if len(argv) < 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    scripts = pathlib.Path(argv[1])
+    tap = Tap()
+    test_trees(tap, scripts)
+    test_libraries(tap, scripts, argv[2:])
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
