@@ -58,7 +58,7 @@ static bool
 find_block(CUdeviceptr addr, struct block_info *ret_info)
 {
 	return init_is_active() && pool_find(&context_pool, addr, ret_info) == HEAP_OK &&
-	       !ret_info->is_account && ret_info->kind == HEAP_DEVICE;
+	       !ret_info->is_account;
 }
 
 CUresult
@@ -92,8 +92,8 @@ may_export(CUdeviceptr addr)
 {
 	struct block_info info;
 
-	if (!find_block(addr, &info))
-		return true;
+	if (!find_block(addr, &info) || info.kind != HEAP_DEVICE)
+		return true; /* the driver's to refuse, or its own allocation */
 	if (!info.is_live || !info.is_whole)
 		return false;
 	heap_mark_exported(&context_pool, addr);

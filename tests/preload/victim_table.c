@@ -314,6 +314,10 @@ live_pinned_cases(size_t n_bytes)
 	snprintf(phase, sizeof(phase), "pinned block of %zu", n_bytes);
 	block = take_pinned(phase, n_bytes);
 	other = take_pinned(phase, n_bytes);
+	show_range(phase, "range of the block", (CUdeviceptr)(uintptr_t)block,
+		   (CUdeviceptr)(uintptr_t)block);
+	show_range(phase, "range of its last byte", (CUdeviceptr)(uintptr_t)block + n_bytes - 1,
+		   (CUdeviceptr)(uintptr_t)block);
 	if (n_bytes > 1) {
 		SHOW(phase, "free of the second byte", call.cuMemFreeHost(block + 1));
 		SHOW(phase, "free of the middle", call.cuMemFreeHost(block + n_bytes / 2));
@@ -323,6 +327,8 @@ live_pinned_cases(size_t n_bytes)
 	SHOW(phase, "free", call.cuMemFreeHost(block));
 	SHOW(phase, "second free", call.cuMemFreeHost(block));
 	SHOW(phase, "device free after the free", call.cuMemFree_v2((CUdeviceptr)(uintptr_t)block));
+	show_range(phase, "range after the free", (CUdeviceptr)(uintptr_t)block,
+		   (CUdeviceptr)(uintptr_t)block);
 	SHOW(phase, "free of the other", call.cuMemFreeHost(other));
 	SHOW(phase, "second free of the other", call.cuMemFreeHost(other));
 }

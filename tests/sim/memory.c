@@ -111,7 +111,7 @@ cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 CUresult
 cuMemFree_v2(CUdeviceptr dptr)
 {
-	CUresult r = sim_enter(E_cuMemFree_v2, dptr ? NEED_NO_ERROR : NEED_CONTEXT);
+	CUresult r = sim_enter(E_cuMemFree_v2, NEED_NO_ERROR);
 	struct alloc *a;
 	uint64_t id;
 
