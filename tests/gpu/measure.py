@@ -191,9 +191,12 @@ def record_ratios(session, name, seen, unit):
         session.times[name][key] = entry
 
 
+TORCH_LIMIT_MIB = 2560  # the workload has 1704 MiB live at its peak
+
 TORCH_KINDS = {
     "native": (False, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
     "shimmed": (True, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
+    "limited": (True, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "POOLSHIM_LIMIT": f"{TORCH_LIMIT_MIB}MiB"}),
     "own_cache": (False, {}),
 }
 
@@ -214,7 +217,8 @@ def torch(session, n_rounds):
     seen, values, device_mib = {"fixed": {}}, {}, {}
     for _ in range(n_rounds):
         for kind, (is_shimmed, extra) in TORCH_KINDS.items():
-            code, lines, dump = session.run("torch_fixed", torch_argv(), is_shimmed, extra)
+            name = "torch_fixed_limited" if kind == "limited" else "torch_fixed"
+            code, lines, dump = session.run(name, torch_argv(), is_shimmed, extra)
             found = parse_torch(lines)
             if code or not found:
                 session.check(f"torch_fixed: {kind} run ended well", False, f"exit {code}")
@@ -222,7 +226,9 @@ def torch(session, n_rounds):
             seen["fixed"].setdefault(kind, []).append(found[0])
             device_mib.setdefault(kind, []).append(found[1])
             values.setdefault(kind, set()).add(found[2])
-            check_device_books(session, "torch_fixed", dump)
+            check_device_books(session, name, dump)
+    peak = session.dumps["torch_fixed_limited"]["devices"][0]["peak_total_bytes"]
+    session.check("torch_fixed_limited: the limit held", peak <= TORCH_LIMIT_MIB << 20, f"peak {peak}")
     record_ratios(session, "torch", seen, "ms/iter")
     session.times["torch"]["fixed"]["device_mib"] = device_mib
     session.times["torch"]["fixed"]["values"] = {kind: sorted(v) for kind, v in values.items()}
