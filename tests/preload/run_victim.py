@@ -27,7 +27,7 @@ def environment(args, is_shimmed, tmp):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("POOLSHIM_", "CUSIM_"))}
     paths = [args.sim] + ([str(args.library.parent)] if args.library else [])
     env["LD_LIBRARY_PATH"] = ":".join(paths + [p for p in [env.get("LD_LIBRARY_PATH")] if p])
-    preload = [env.pop("LD_PRELOAD", "")] if args.keep_preload else []
+    preload = [args.first]
     if is_shimmed:
         preload.append(args.library.name)  # by name: LD_PRELOAD cannot hold a path with a space
         env.setdefault("POOLSHIM_DUMP", "none")
@@ -67,7 +67,7 @@ def main():
     parser.add_argument("--native", action="store_true")
     parser.add_argument("--env", action="append", default=[])
     parser.add_argument("--native-env", action="append", default=[])
-    parser.add_argument("--keep-preload", action="store_true", help="preload what LD_PRELOAD says first (sanitizers)")
+    parser.add_argument("--first", default="", help="libraries to preload before the shim (sanitizers)")
     parser.add_argument("--timeout", type=float, default=120)
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
