@@ -114,13 +114,14 @@ trim_and_grow(struct request *request, size_t want_bytes, uint64_t bound_ns)
 /* Wait for one epoch after another until a block fits. EXHAUST_E_NO_MEMORY: what was freed before
  * is complete, or none is left to wait for. */
 static int
-wait_for_blocks(struct request *request, uint64_t bound_ns)
+wait_for_blocks(struct request *request, int (*wait)(struct heap *heap, uint64_t bound_ns),
+		uint64_t bound_ns)
 {
 	unsigned n_left = heap_n_epochs(request->heap);
 	int r;
 
 	for (;;) {
-		r = n_left > 0 ? heap_wait(request->heap, bound_ns) : HEAP_E_MISS;
+		r = n_left > 0 ? wait(request->heap, bound_ns) : HEAP_E_MISS;
 		if (r == HEAP_E_TIMEOUT)
 			bound_ns = 0;
 		n_left -= r == HEAP_OK;
@@ -154,7 +155,7 @@ climb_down(struct request *request, uint64_t bound_ns)
 	if (r == EXHAUST_E_NO_MEMORY)
 		r = trim_and_grow(request, want_bytes, 0);
 	if (r == EXHAUST_E_NO_MEMORY)
-		r = wait_for_blocks(request, bound_ns);
+		r = wait_for_blocks(request, heap_wait, bound_ns);
 	if (r == EXHAUST_E_NO_MEMORY)
 		r = trim_and_grow(request, want_bytes, bound_ns);
 	if (r == EXHAUST_E_NO_MEMORY)
@@ -182,6 +183,7 @@ climb_down_while_others_move(struct request *request)
 	enum { N_TIMES_MAX = 100 };
 	int r = EXHAUST_E_NO_MEMORY;
 
+	heap_press(request->heap);
 	for (int n = 0; n < N_TIMES_MAX && r == EXHAUST_E_NO_MEMORY; n++) {
 		const uint64_t n_before = count_moves(request);
 
@@ -201,7 +203,10 @@ static int
 grow_when_tight(struct request *request)
 {
 	const size_t want_bytes = heap_segment_bytes(request->heap, request->requested_bytes);
-	int r = wait_for_blocks(request, TIGHT_WAIT_BOUND_NS);
+	int r;
+
+	heap_press(request->heap);
+	r = wait_for_blocks(request, heap_wait_briefly, TIGHT_WAIT_BOUND_NS);
 
 	if (r == EXHAUST_E_NO_MEMORY)
 		r = trim_and_grow(request, want_bytes, TIGHT_WAIT_BOUND_NS);
@@ -214,6 +219,8 @@ grow_at_first(struct request *request)
 	const struct exhaust_peers *peers = request->peers;
 	const size_t segment_bytes = heap_segment_bytes(request->heap, request->requested_bytes);
 
+	if (limit_get(request->account) != LIMIT_NONE) /* it will be reached, as a rule */
+		heap_press(request->heap);
 	if (peers->is_tight && peers->is_tight(peers->arg, segment_bytes))
 		return grow_when_tight(request);
 	return grow(request, segment_bytes);

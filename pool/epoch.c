@@ -292,12 +292,12 @@ was_freed_here_locked(const struct epoch *epoch)
 }
 
 static struct epoch *
-next_to_await_locked(struct heap *heap)
+next_to_await_locked(struct heap *heap, bool is_brief)
 {
 	for (struct list *at = heap->sealed.next; at != &heap->sealed; at = at->next) {
 		struct epoch *epoch = list_entry(at, struct epoch, link);
 
-		if (!epoch->is_stalled || was_freed_here_locked(epoch))
+		if (!epoch->is_stalled || (!is_brief && was_freed_here_locked(epoch)))
 			return epoch;
 	}
 	return NULL;
@@ -323,10 +323,11 @@ waiting_is_over_locked(const struct heap *heap, const struct epoch *epoch, int a
 /* Ask until the epoch is complete (perhaps found so by another thread). The lock is let go in
  * between. */
 static int
-await_locked(struct heap *heap, struct epoch *epoch, uint64_t begin_ns, uint64_t bound_ns)
+await_locked(struct heap *heap, struct epoch *epoch, bool is_brief, uint64_t begin_ns,
+	     uint64_t bound_ns)
 {
 	struct backend *backend = heap->config.backend;
-	const bool is_bounded = !was_freed_here_locked(epoch);
+	const bool is_bounded = is_brief || !was_freed_here_locked(epoch);
 	uint64_t end_ns = begin_ns;
 	int r;
 
@@ -350,8 +351,8 @@ await_locked(struct heap *heap, struct epoch *epoch, uint64_t begin_ns, uint64_t
 	return r;
 }
 
-int
-heap_wait(struct heap *heap, uint64_t bound_ns)
+static int
+wait_for_oldest(struct heap *heap, bool is_brief, uint64_t bound_ns)
 {
 	struct backend *backend = heap->config.backend;
 	const uint64_t begin_ns = backend->ops->now_ns(backend);
@@ -364,16 +365,36 @@ heap_wait(struct heap *heap, uint64_t bound_ns)
 	r = seal_all_locked(heap);
 	if (r < 0)
 		goto unlock;
-	epoch = next_to_await_locked(heap);
+	epoch = next_to_await_locked(heap, is_brief);
 	r = HEAP_E_MISS;
 	if (epoch) {
 		epoch->n_users++;
-		r = await_locked(heap, epoch, begin_ns, bound_ns);
+		r = await_locked(heap, epoch, is_brief, begin_ns, bound_ns);
 		leave_epoch_locked(heap, epoch);
 	}
 unlock:
 	pthread_mutex_unlock(&heap->lock);
 	return r;
+}
+
+int
+heap_wait(struct heap *heap, uint64_t bound_ns)
+{
+	return wait_for_oldest(heap, false, bound_ns);
+}
+
+int
+heap_wait_briefly(struct heap *heap, uint64_t bound_ns)
+{
+	return wait_for_oldest(heap, true, bound_ns);
+}
+
+void
+heap_press(struct heap *heap)
+{
+	pthread_mutex_lock(&heap->lock);
+	heap->is_pressed = true;
+	pthread_mutex_unlock(&heap->lock);
 }
 
 unsigned

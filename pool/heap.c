@@ -161,6 +161,7 @@ heap_new(struct pool *pool, const struct heap_config *config)
 	free_index_init(&heap->arena_free);
 	free_index_init(&heap->whole_free);
 	heap->frag = (struct frag){0};
+	heap->is_pressed = false;
 	list_init(&heap->segments);
 	list_init(&heap->idle);
 	list_init(&heap->sealed);
@@ -364,7 +365,7 @@ heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide, b
 			heap_retire_block_locked(heap, block);
 		else
 			epoch_add_locked(heap, block, is_wide);
-		is_due = heap->open[is_wide].n_blocks >= EPOCH_N_FREES_MAX;
+		is_due = heap->open[is_wide].n_blocks >= (heap->is_pressed ? 1 : EPOCH_N_FREES_MAX);
 		r = HEAP_OK;
 	}
 	pthread_mutex_unlock(&heap->lock);

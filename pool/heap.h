@@ -142,6 +142,16 @@ int heap_settle(struct heap *heap);
  */
 int heap_wait(struct heap *heap, uint64_t bound_ns);
 
+/* The same, and never longer than bound_ns, for a caller that can go on without. */
+int heap_wait_briefly(struct heap *heap, uint64_t bound_ns);
+
+/*
+ * Memory is short: from now on each free gets a fence of its own, at once. A fence covers all that
+ * was submitted before it, so one that is recorded later would make whoever waits for the block
+ * wait for work that natively nobody waits for.
+ */
+void heap_press(struct heap *heap);
+
 /* How many waits reach the end of what is freed now; threads that go on freeing have no end. */
 unsigned heap_n_epochs(struct heap *heap);
 

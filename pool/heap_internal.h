@@ -61,6 +61,7 @@ struct heap {
 	struct list segments;
 	struct list idle; /* wholly free segments, longest first */
 
+	bool is_pressed; /* a free is sealed at once */
 	struct open_epoch open[2];
 	struct list sealed;
 	struct list spare_epochs;

@@ -209,17 +209,6 @@ Test(exhaust, others_are_left_alone_while_the_heap_can_help_itself)
 	cr_expect_eq(n_peer_trims, 0, "another heap was trimmed");
 }
 
-static bool is_device_tight;
-static size_t tight_grow_bytes;
-
-static bool
-tell_tight(void *arg, size_t grow_bytes)
-{
-	(void)arg;
-	tight_grow_bytes = grow_bytes;
-	return is_device_tight;
-}
-
 Test(exhaust, what_can_never_be_had_is_refused_without_waiting_or_giving_back)
 {
 	const struct exhaust_peers small = {.trim = trim_peer, .most_bytes = 16 * MIB};
@@ -236,37 +225,6 @@ Test(exhaust, what_can_never_be_had_is_refused_without_waiting_or_giving_back)
 	cr_expect_eq(stats_read(&stats.wait_count), 0, "somebody waited");
 	cr_expect_eq(fake_backend_count(&fake, FAKE_OP_UNMAP), 0, "the cache was given up");
 	assert_all_is_counted("never to be had");
-}
-
-Test(exhaust, a_tight_device_is_spared_while_held_memory_will_do)
-{
-	const struct exhaust_peers careful = {.trim = trim_peer, .is_tight = tell_tight};
-	const uint64_t addr = must_alloc(4 * MIB);
-	uint64_t again = 0;
-
-	give(addr);
-	is_device_tight = true;
-	cr_assert_eq(exhaust_alloc(heap, &account, &careful, 4 * MIB, &again), EXHAUST_OK);
-	cr_expect_eq(again, addr, "it grew although a freed block only had to be waited for");
-	cr_expect_eq(tight_grow_bytes, 4 * MIB, "asked about another growth");
-
-	give(again);
-	cr_assert_eq(exhaust_alloc(heap, &account, &careful, 6 * MIB, &again), EXHAUST_OK,
-		     "refused although the device has memory");
-	cr_expect_eq(fake_backend_n_mappings(&fake), 1, "idle memory was kept beside the new");
-	assert_all_is_counted("tight");
-}
-
-Test(exhaust, a_roomy_device_is_grown_on_and_nobody_waits)
-{
-	const struct exhaust_peers careful = {.trim = trim_peer, .is_tight = tell_tight};
-	const uint64_t addr = must_alloc(4 * MIB);
-	uint64_t again = 0;
-
-	give(addr);
-	cr_assert_eq(exhaust_alloc(heap, &account, &careful, 4 * MIB, &again), EXHAUST_OK);
-	cr_expect_neq(again, addr, "a pending block was handed out, or waited for");
-	cr_expect_eq(stats_read(&stats.wait_count), 0, "somebody waited");
 }
 
 Test(exhaust, nothing_pending_is_handed_out_during_a_capture)
