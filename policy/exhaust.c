@@ -36,7 +36,8 @@ take(struct request *request)
 	return heap_take(request->heap, request->requested_bytes, &request->addr);
 }
 
-/* The bytes are reserved before the backend is asked, so two threads never pass the limit together.
+/*
+ * The bytes are reserved before the backend is asked, so two threads never pass the limit together.
  */
 static int
 grow(struct request *request, size_t segment_bytes)

@@ -46,7 +46,8 @@ struct backend_ops {
 	 */
 	int (*fence_record)(struct backend *backend, bool is_wide, struct fence **ret_fence);
 
-	/* BACKEND_OK: complete, and it stays so. Several threads may ask about one fence at once.
+	/*
+	 * BACKEND_OK: complete, and it stays so. Several threads may ask about one fence at once.
 	 */
 	int (*fence_query)(struct backend *backend, struct fence *fence);
 

@@ -3,13 +3,12 @@
  * Order: when a freed block may be handed out again. Completed blocks only.
  *
  * 1. A fence is recorded after every free of its epoch: an epoch is detached under the lock, and
- * only then is its fence recorded, so no free can join an epoch whose fence may already be on its
- * way.
+ *    only then is its fence recorded, so no free can join an epoch whose fence may be on its way.
  * 2. A block leaves its epoch only when the backend has answered that the epoch's fence is
- * complete.
+ *    complete.
  * 3. A fence that could not be recorded covers nothing: its blocks go back to the open epoch.
  * 4. A block that other contexts' streams used is in a wide epoch, whose fence covers every live
- * context.
+ *    context.
  *
  * A detached epoch is on no list while its fence is recorded; other threads see it as in transit
  * (heap_await_transit), so that nobody reports exhaustion while memory is only on its way from one
@@ -313,7 +312,8 @@ waiting_is_over_locked(const struct heap *heap, const struct epoch *epoch, int a
 		return HEAP_OK;
 	if (answer < 0)
 		return answer;
-	/* The caller's next step waits until the closing has come to an end, one way or the other.
+	/*
+	 * The caller's next step waits until the closing has come to an end, one way or the other.
 	 */
 	if (heap->state != HEAP_OPEN)
 		return HEAP_E_TIMEOUT;

@@ -48,7 +48,8 @@ enum heap_kind {
 
 struct heap;
 
-/* All heaps of the process: one address map, and the memory of heaps and segments that went away.
+/*
+ * All heaps of the process: one address map, and the memory of heaps and segments that went away.
  */
 struct pool {
 	struct addr_map map;
@@ -81,7 +82,8 @@ struct block_info {
 void pool_init(struct pool *pool);
 void pool_fini(struct pool *pool);
 
-/* The block that holds addr: HEAP_OK or HEAP_E_NOT_OURS. Waits while the block's heap is closing.
+/*
+ * The block that holds addr: HEAP_OK or HEAP_E_NOT_OURS. Waits while the block's heap is closing.
  */
 int pool_find(struct pool *pool, uint64_t addr, struct block_info *ret_info);
 

@@ -32,7 +32,8 @@ struct epoch {
 	bool is_retired; /* complete, its blocks are taken in; goes away with its last user */
 };
 
-/* So many frees at most stay without a fence: the longer one is put off, the more work it covers.
+/*
+ * So many frees at most stay without a fence: the longer one is put off, the more work it covers.
  */
 enum { EPOCH_N_FREES_MAX = 64 };
 
@@ -83,7 +84,8 @@ void heap_step_in_locked(struct heap *heap);
 void heap_enter_transit_locked(struct heap *heap);
 void heap_leave_transit_locked(struct heap *heap);
 
-/* The segment that holds addr, with its heap locked and open; NULL: no segment, nothing is locked.
+/*
+ * The segment that holds addr, with its heap locked and open; NULL: no segment, nothing is locked.
  */
 struct segment *pool_lock_segment(struct pool *pool, uint64_t addr, struct heap **ret_heap);
 

@@ -7,7 +7,8 @@
 
 #include "shim/context.h"
 
-/* One event for each context that the fence covers. A context that is gone has no unfinished work.
+/*
+ * One event for each context that the fence covers. A context that is gone has no unfinished work.
  */
 struct fence_part {
 	CUevent event;
@@ -445,7 +446,8 @@ backend_wait_for_context(struct context *context)
 	if (fence->n_parts > 0 && !fence->parts[0].is_complete)
 		r = backend_await_event(fence->parts[0].event);
 	cuda_fence_free(&backend.base, fence);
-	/* A context that ended meanwhile took its event along; the next in its slot is not broken.
+	/*
+	 * A context that ended meanwhile took its event along; the next in its slot is not broken.
 	 */
 	if (r != CUDA_SUCCESS && !is_passing(r) &&
 	    atomic_load_explicit(&context->generation, memory_order_acquire) == generation)

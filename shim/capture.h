@@ -20,7 +20,8 @@
 
 enum { CAPTURE_N_STREAMS = 1024 };
 
-/* Driver calls that must not be made while the gate is shut: how many are in flight, who shuts it.
+/*
+ * Driver calls that must not be made while the gate is shut: how many are in flight, who shuts it.
  */
 struct capture_gate {
 	atomic_uint n_shut, n_calls;
@@ -28,12 +29,14 @@ struct capture_gate {
 
 extern struct capture_gate capture_everywhere;
 
-/* Announce a driver call on a context. False: something captures or it is ending, do not make it.
+/*
+ * Announce a driver call on a context. False: something captures or it is ending, do not make it.
  */
 bool capture_enter_call(struct capture_gate *context);
 void capture_leave_call(struct capture_gate *context);
 
-/* Around calls that may end a context. Shutting waits until no announced call of it is in flight.
+/*
+ * Around calls that may end a context. Shutting waits until no announced call of it is in flight.
  */
 void capture_shut(struct capture_gate *context);
 void capture_unshut(struct capture_gate *context);

@@ -28,7 +28,8 @@ struct device {
 	struct stats stats;
 };
 
-/* The device with this ordinal, filled; NULL: the driver did not tell, or the ordinal is too large.
+/*
+ * The device with this ordinal, filled; NULL: the driver did not tell, or the ordinal is too large.
  */
 struct device *device_get(int index);
 

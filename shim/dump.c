@@ -112,7 +112,8 @@ print_to(int fd, bool is_json)
 	return out.has_failed ? -out.error : 0;
 }
 
-/* Something that is there and no regular file: a FIFO without a reader is refused, not waited for.
+/*
+ * Something that is there and no regular file: a FIFO without a reader is refused, not waited for.
  */
 static int
 write_in_place(const char *path, bool is_json)

@@ -18,7 +18,8 @@
  */
 void init_on_first_use(void);
 
-/* The real cuInit has just succeeded: parses the options (once a process) and makes hooks active.
+/*
+ * The real cuInit has just succeeded: parses the options (once a process) and makes hooks active.
  */
 void init_on_cu_init(void);
 

@@ -34,7 +34,8 @@ POOLSHIM_API void poolshim_free_all_blocks(int device);
  * an unknown device. */
 POOLSHIM_API int poolshim_set_limit(int device, size_t bytes);
 
-/* A share of the device's memory, above 0 and at most 1; 0: no limit. -1 also for any other number.
+/*
+ * A share of the device's memory, above 0 and at most 1; 0: no limit. -1 also for any other number.
  */
 POOLSHIM_API int poolshim_set_limit_fraction(int device, double fraction);
 

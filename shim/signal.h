@@ -8,7 +8,8 @@
  * one that is interrupted, and makes no CUDA call.
  */
 
-/* Install the handler if the signal's disposition is default or ignore; else leave it to its owner.
+/*
+ * Install the handler if the signal's disposition is default or ignore; else leave it to its owner.
  */
 void signal_install(int number);
 

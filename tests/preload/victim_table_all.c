@@ -24,7 +24,8 @@ static const struct row {
 #undef HOOK
 };
 
-/* Rows that would end the state that the others are to be seen in: they come last, by themselves.
+/*
+ * Rows that would end the state that the others are to be seen in: they come last, by themselves.
  */
 static bool
 is_ending(const char *name)

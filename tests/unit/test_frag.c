@@ -188,3 +188,20 @@ Test(frag, levels_have_names)
 	cr_expect_str_eq(frag_level_name(FRAG_MEDIUM), "medium");
 	cr_expect_str_eq(frag_level_name(FRAG_HIGH), "high");
 }
+
+Test(frag, the_example_of_the_readme_is_right)
+{
+	static const uint64_t extents_mib[] = {8, 4, 2, 2};
+	struct frag frag = {0};
+	struct frag_figures f;
+
+	for (size_t i = 0; i < 4; i++)
+		frag_add(&frag, extents_mib[i] << 20);
+	frag_compute(&frag, UINT64_C(8) << 20, &f);
+	cr_expect_float_eq(f.entropy_bits, 1.75, 1e-6, "H is %f bits", f.entropy_bits);
+	cr_expect_float_eq(f.entropy, 1.75 / 6, 1e-6, "the entropy is %f", f.entropy);
+	cr_expect_float_eq(f.effective_holes, 3.3636, 1e-4, "%f holes", f.effective_holes);
+	cr_expect_float_eq(f.external_ratio, 0.5, 1e-9, "the external ratio is %f",
+			   f.external_ratio);
+	cr_expect_eq(f.level, FRAG_LOW, "the level is %s", frag_level_name(f.level));
+}

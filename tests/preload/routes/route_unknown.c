@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A driver that answers a hooked name with a function of no known name: the program gets that one.
+/*
+ * A driver that answers a hooked name with a function of no known name: the program gets that one.
  */
 #include "route.h"
 

@@ -18,7 +18,8 @@
 
 #define RUNTIME_EXPORT __attribute__((visibility("default")))
 
-/* Members are NULL when the driver does not know them; RUNTIME_CALL answers "not supported" then.
+/*
+ * Members are NULL when the driver does not know them; RUNTIME_CALL answers "not supported" then.
  */
 struct driver_calls {
 #define DRIVER_CALL(symbol, query, version, flags) __typeof__(&symbol) symbol;
