@@ -14,7 +14,8 @@ _COMMENT_OR_TEXT = re.compile(
 
 
 def source_files(root):
-    """Every file of the tree, as paths relative to it; no build folder, no fetched file."""
+    """Every file of the tree, as paths relative to it; no build folder, no fetched file, nothing
+    of git's (in a second working tree .git is a file)."""
     for folder, names, files in os.walk(root):
         here = pathlib.Path(folder)
         names[:] = sorted(
@@ -24,7 +25,7 @@ def source_files(root):
             and not (here / name / "build.ninja").exists())
         for name in sorted(files):
             path = here / name
-            if path.is_file() and not path.is_symlink():
+            if name != ".git" and path.is_file() and not path.is_symlink():
                 yield path.relative_to(root)
 
 
