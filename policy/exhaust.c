@@ -9,6 +9,7 @@ struct request {
 	struct account *account;
 	const struct exhaust_peers *peers;
 	size_t requested_bytes;
+	unsigned tag;
 	uint64_t n_released; /* times that the request took back a reservation of its own */
 	uint64_t addr;
 };
@@ -33,7 +34,7 @@ from_heap(int r)
 static int
 take(struct request *request)
 {
-	return heap_take(request->heap, request->requested_bytes, &request->addr);
+	return heap_take(request->heap, request->requested_bytes, request->tag, &request->addr);
 }
 
 /*
@@ -48,7 +49,7 @@ grow(struct request *request, size_t segment_bytes)
 	 * end. */
 	heap_begin_transit(request->heap);
 	if (limit_reserve(request->account, segment_bytes) == LIMIT_OK) {
-		r = heap_grow(request->heap, request->requested_bytes, segment_bytes,
+		r = heap_grow(request->heap, request->requested_bytes, segment_bytes, request->tag,
 			      &request->addr);
 		if (r != HEAP_OK) {
 			limit_release(request->account, segment_bytes);
@@ -251,13 +252,14 @@ finish(struct request *request, int r, uint64_t *ret_addr)
 
 int
 exhaust_alloc(struct heap *heap, struct account *account, const struct exhaust_peers *peers,
-	      size_t requested_bytes, uint64_t *ret_addr)
+	      size_t requested_bytes, unsigned tag, uint64_t *ret_addr)
 {
 	struct request request = {
 		.heap = heap,
 		.account = account,
 		.peers = peers,
 		.requested_bytes = requested_bytes,
+		.tag = tag,
 	};
 	struct stats *stats = heap_stats(heap);
 	int r = take(&request);
@@ -292,10 +294,14 @@ exhaust_alloc(struct heap *heap, struct account *account, const struct exhaust_p
 
 int
 exhaust_count_alloc(struct heap *heap, struct account *account, size_t requested_bytes,
-		    uint64_t *ret_addr)
+		    unsigned tag, uint64_t *ret_addr)
 {
 	struct request request = {
-		.heap = heap, .account = account, .requested_bytes = requested_bytes};
+		.heap = heap,
+		.account = account,
+		.requested_bytes = requested_bytes,
+		.tag = tag,
+	};
 	const size_t segment_bytes = heap_segment_bytes_min(heap, requested_bytes);
 
 	if (segment_bytes == 0)

@@ -59,13 +59,13 @@ struct exhaust_peers {
 #define EXHAUST_WAIT_BOUND_NS UINT64_C(10000000000)
 
 /* EXHAUST_OK, a condition above, or a negative status of the backend, passed through unchanged and
- * never retried. */
+ * never retried. tag: heap_take()'s. */
 int exhaust_alloc(struct heap *heap, struct account *account, const struct exhaust_peers *peers,
-		  size_t requested_bytes, uint64_t *ret_addr);
+		  size_t requested_bytes, unsigned tag, uint64_t *ret_addr);
 
 /* Only count: one segment for the request. The same answers. */
 int exhaust_count_alloc(struct heap *heap, struct account *account, size_t requested_bytes,
-			uint64_t *ret_addr);
+			unsigned tag, uint64_t *ret_addr);
 
 /* Give idle segments back and release them in the account. Answers the bytes. */
 size_t exhaust_trim(struct heap *heap, struct account *account, size_t want_bytes,

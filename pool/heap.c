@@ -277,8 +277,10 @@ void
 heap_relive_locked(struct heap *heap, struct block *block)
 {
 	struct stats *stats = heap->config.stats;
+	struct stats_share *share = &stats->shares[block->tag];
 
 	block->state = BLOCK_LIVE;
+	STATS_RAISE(share, used_bytes, block->size_bytes);
 	STATS_RAISE(stats, used_bytes, block->size_bytes);
 	STATS_RAISE(stats, requested_bytes, block->requested_bytes);
 	STATS_RAISE(stats, n_used_blocks, 1);
@@ -286,18 +288,21 @@ heap_relive_locked(struct heap *heap, struct block *block)
 }
 
 void
-heap_hand_out_locked(struct heap *heap, struct block *block, size_t requested_bytes)
+heap_hand_out_locked(struct heap *heap, struct block *block, size_t requested_bytes, unsigned tag)
 {
 	struct stats *stats = heap->config.stats;
 	struct block *rest;
 
+	assert(tag < STATS_N_TAGS);
 	rest = segment_split(block->segment, &heap->blocks, block,
 			     heap_round(heap, requested_bytes));
 	block->requested_bytes = requested_bytes;
+	block->tag = tag;
 	heap_relive_locked(heap, block);
 	if (rest)
 		insert_free_locked(heap, rest);
 	stats_count(&stats->alloc_count, 1);
+	stats_count(&stats->shares[tag].count, 1);
 	stats_count(&stats->sizes[stats_size_class(requested_bytes)].count, 1);
 }
 
@@ -308,6 +313,7 @@ heap_take_back_locked(struct heap *heap, struct block *block)
 
 	assert(block->state == BLOCK_LIVE);
 	block->state = BLOCK_PENDING;
+	stats_lower(&stats->shares[block->tag].used_bytes, block->size_bytes);
 	stats_lower(&stats->used_bytes, block->size_bytes);
 	stats_lower(&stats->requested_bytes, block->requested_bytes);
 	stats_lower(&stats->n_used_blocks, 1);
@@ -315,7 +321,7 @@ heap_take_back_locked(struct heap *heap, struct block *block)
 }
 
 int
-heap_take(struct heap *heap, size_t requested_bytes, uint64_t *ret_addr)
+heap_take(struct heap *heap, size_t requested_bytes, unsigned tag, uint64_t *ret_addr)
 {
 	const size_t size_bytes = heap_round(heap, requested_bytes);
 	struct block *block;
@@ -336,7 +342,7 @@ heap_take(struct heap *heap, size_t requested_bytes, uint64_t *ret_addr)
 		block = free_index_find_exact(&heap->whole_free, size_bytes);
 	if (block) {
 		heap_withdraw_locked(heap, block);
-		heap_hand_out_locked(heap, block, requested_bytes);
+		heap_hand_out_locked(heap, block, requested_bytes, tag);
 		*ret_addr = block->addr;
 		r = HEAP_OK;
 	}

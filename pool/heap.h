@@ -107,12 +107,16 @@ size_t heap_round(const struct heap *heap, size_t requested_bytes);
 size_t heap_segment_bytes(const struct heap *heap, size_t requested_bytes);
 size_t heap_segment_bytes_min(const struct heap *heap, size_t requested_bytes);
 
-/* Hand out a complete block: HEAP_OK, HEAP_E_MISS, HEAP_E_TOO_LARGE or HEAP_E_CLOSED. */
-int heap_take(struct heap *heap, size_t requested_bytes, uint64_t *ret_addr);
+/*
+ * Hand out a complete block: HEAP_OK, HEAP_E_MISS, HEAP_E_TOO_LARGE or HEAP_E_CLOSED. tag, less
+ * than STATS_N_TAGS: whose share of the figures it counts in, until it is freed by whomever.
+ */
+int heap_take(struct heap *heap, size_t requested_bytes, unsigned tag, uint64_t *ret_addr);
 
 /* Get one more segment and hand out a block of it. HEAP_E_NO_MEMORY, _METADATA, _CLOSED or the
  * backend's status. */
-int heap_grow(struct heap *heap, size_t requested_bytes, size_t segment_bytes, uint64_t *ret_addr);
+int heap_grow(struct heap *heap, size_t requested_bytes, size_t segment_bytes, unsigned tag,
+	      uint64_t *ret_addr);
 
 /*
  * Free the live block at addr. is_wide: work of other contexts may touch it too. is_complete: the

@@ -97,9 +97,10 @@ void heap_retire_block_locked(struct heap *heap, struct block *block);
 void heap_withdraw_locked(struct heap *heap, struct block *block);
 
 /* Make a block that is on no list the program's, and free what it does not need of it. */
-void heap_hand_out_locked(struct heap *heap, struct block *block, size_t requested_bytes);
+void heap_hand_out_locked(struct heap *heap, struct block *block, size_t requested_bytes,
+			  unsigned tag);
 
-/* Make a block live, with its requested_bytes set; undoes heap_take_back_locked(). */
+/* Make a block live, with its requested_bytes and tag set; undoes heap_take_back_locked(). */
 void heap_relive_locked(struct heap *heap, struct block *block);
 
 /* A live block is live no more; it stays on no list. */

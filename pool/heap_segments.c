@@ -91,7 +91,7 @@ leave_transit(struct heap *heap)
 
 /* Make a fresh segment part of the heap, in transit until then, and hand out its block. */
 static int
-adopt(struct heap *heap, struct segment *segment, size_t requested_bytes)
+adopt(struct heap *heap, struct segment *segment, size_t requested_bytes, unsigned tag)
 {
 	struct pool *pool = heap->pool;
 	int r = HEAP_E_METADATA;
@@ -112,14 +112,15 @@ adopt(struct heap *heap, struct segment *segment, size_t requested_bytes)
 	STATS_RAISE(heap->config.stats, total_bytes, segment->size_bytes);
 	STATS_RAISE(heap->config.stats, n_segments, 1);
 	stats_count(&heap->config.stats->driver_alloc_count, 1);
-	heap_hand_out_locked(heap, segment->first, requested_bytes);
+	heap_hand_out_locked(heap, segment->first, requested_bytes, tag);
 unlock:
 	pthread_mutex_unlock(&heap->lock);
 	return r;
 }
 
 int
-heap_grow(struct heap *heap, size_t requested_bytes, size_t segment_bytes, uint64_t *ret_addr)
+heap_grow(struct heap *heap, size_t requested_bytes, size_t segment_bytes, unsigned tag,
+	  uint64_t *ret_addr)
 {
 	struct backend *backend = heap->config.backend;
 	struct segment *segment;
@@ -139,7 +140,7 @@ heap_grow(struct heap *heap, size_t requested_bytes, size_t segment_bytes, uint6
 	if (r != HEAP_OK)
 		goto undo_segment;
 	segment->size_bytes = segment_bytes;
-	r = adopt(heap, segment, requested_bytes);
+	r = adopt(heap, segment, requested_bytes, tag);
 	if (r != HEAP_OK)
 		goto undo_map;
 	*ret_addr = segment->addr;

@@ -43,6 +43,7 @@ struct block {
 	struct block *prev, *next; /* by address */
 	struct list link;  /* free: the free index; pending: the epoch; spare: the spare list */
 	uint32_t freed_by; /* pending: the thread, see thread_self() */
+	uint32_t tag;      /* while live: came with the request */
 	enum block_state state;
 };
 

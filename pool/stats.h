@@ -10,7 +10,17 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { STATS_N_SIZE_CLASSES = 48 };
+enum {
+	STATS_N_SIZE_CLASSES = 48,
+	STATS_N_TAGS = 64, /* small numbers that come with the requests; what they mean is the
+			      caller's to know */
+};
+
+/* What the requests of one tag hold. Over all tags used_bytes and count add up to used_bytes and
+ * alloc_count. */
+struct stats_share {
+	_Atomic uint64_t used_bytes, peak_used_bytes, count;
+};
 
 struct stats {
 #define GAUGE(name, peak, help) _Atomic uint64_t name, peak;
@@ -22,6 +32,7 @@ struct stats {
 	struct {
 		_Atomic uint64_t count, n_live;
 	} sizes[STATS_N_SIZE_CLASSES];
+	struct stats_share shares[STATS_N_TAGS];
 };
 
 static inline void

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Checks the built library: what it exports, what it needs, and that nothing runs when it loads.
 
-Exported are the rows of shim/hooks.def and shim/runtime_hooks.def, dlsym and dlvsym, and what
-shim/poolshim.h declares; each without a version, since a program's versioned reference would not
+Exported are the rows of shim/hooks.def and shim/runtime_hooks.def, dlsym, dlvsym and dlclose, and
+what shim/poolshim.h declares; each without a version, since a program's versioned reference would not
 bind to another named node.
 
 usage: check_exports.py [--root ROOT] [--glibc 2.34] [--no-dlsym] LIBRARY
@@ -36,6 +36,7 @@ def wanted_names(root, with_dlsym):
     names |= set(table_rows(root / "shim/runtime_hooks.def", "RUNTIME_HOOK"))
     header = strip_comments((root / "shim/poolshim.h").read_text(encoding="utf-8"))
     names |= set(re.findall(r"\b(poolshim_\w+)[ \t]*\(", header))
+    names.add("dlclose")
     if with_dlsym:
         names |= {"dlsym", "dlvsym"}
     return names

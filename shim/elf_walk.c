@@ -146,6 +146,7 @@ static void
 object_from_info(const struct dl_phdr_info *info, struct elf_object *object)
 {
 	object->name = info->dlpi_name;
+	object->n_unloads = info->dlpi_subs;
 	object->start = UINTPTR_MAX;
 	object->end = 0;
 	for (int i = 0; i < info->dlpi_phnum; i++) {

@@ -32,7 +32,8 @@ struct elf_object {
 	const char *name; /* as the loader has it: "" for the main program */
 	uintptr_t start;  /* of all its segments */
 	uintptr_t end;
-	unsigned int load_order; /* position in the loader's list */
+	unsigned int load_order;      /* position in the loader's list */
+	unsigned long long n_unloads; /* of the process, when the list was read */
 };
 
 bool elf_names_are_equal(const char *a, const char *b);

@@ -25,7 +25,7 @@ cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 	CUresult r;
 
 	hooks_ready();
-	if (dptr && bytesize && serve_device_alloc(bytesize, dptr, &r))
+	if (dptr && bytesize && serve_device_alloc(bytesize, HOOK_RETURN_ADDRESS(), dptr, &r))
 		return r;
 	return real.cuMemAlloc_v2(dptr, bytesize);
 }
@@ -81,7 +81,7 @@ cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 
 	hooks_ready();
 	if (pp && bytesize && !(Flags & ~(unsigned)POOLED_HOST_FLAGS) &&
-	    serve_host_alloc(BACKEND_HOST_ALLOC, Flags, bytesize, pp, &r))
+	    serve_host_alloc(BACKEND_HOST_ALLOC, Flags, bytesize, HOOK_RETURN_ADDRESS(), pp, &r))
 		return r;
 	return real.cuMemHostAlloc(pp, bytesize, Flags);
 }
@@ -92,7 +92,8 @@ cuMemAllocHost_v2(void **pp, size_t bytesize)
 	CUresult r;
 
 	hooks_ready();
-	if (pp && bytesize && serve_host_alloc(BACKEND_ALLOC_HOST, 0, bytesize, pp, &r))
+	if (pp && bytesize &&
+	    serve_host_alloc(BACKEND_ALLOC_HOST, 0, bytesize, HOOK_RETURN_ADDRESS(), pp, &r))
 		return r;
 	return real.cuMemAllocHost_v2(pp, bytesize);
 }

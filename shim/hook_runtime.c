@@ -15,15 +15,31 @@ extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char _end[] __attribute__((visibility("hidden")));
 
 struct call_site {
-	const void *caller;
+	const void *caller; /* NULL: the thread is in no such call */
+	uintptr_t runtime_start, runtime_end;
 };
 
 static _Thread_local struct call_site current_site;
 
-const void *
-runtime_call_site(void)
+static bool
+is_own(const void *address)
 {
-	return current_site.caller;
+	return (const char *)address >= __ehdr_start && (const char *)address < _end;
+}
+
+/* A runtime may end its entry with a jump to the driver: that one returns into the wrapper. */
+const void *
+runtime_call_site(const void *return_address)
+{
+	const struct call_site *site = &current_site;
+	const uintptr_t address = (uintptr_t)return_address;
+
+	if (__builtin_expect(!site->caller, 1))
+		return return_address;
+	return is_own(return_address) ||
+			       (address >= site->runtime_start && address < site->runtime_end)
+		       ? site->caller
+		       : return_address;
 }
 
 /*
@@ -33,10 +49,7 @@ runtime_call_site(void)
 static const void *
 site_of(const void *return_address)
 {
-	const char *address = return_address;
-	bool is_own = address >= __ehdr_start && address < _end;
-
-	return is_own && current_site.caller ? current_site.caller : return_address;
+	return is_own(return_address) && current_site.caller ? current_site.caller : return_address;
 }
 
 /* A call inside another (from a host function, say) gives the outer site back when it ends. */
@@ -48,7 +61,7 @@ site_of(const void *return_address)
 		struct call_site outer = current_site; \
 		cudaError_t r; \
 \
-		current_site.caller = caller; \
+		current_site = (struct call_site){caller, calls->start, calls->end}; \
 		r = calls->symbol arguments; \
 		current_site = outer; \
 		return r; \

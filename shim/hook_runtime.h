@@ -7,5 +7,8 @@
  * Locking: none; the state belongs to the thread.
  */
 
-/* Where the program called cudaMalloc and the like; NULL outside of such a call. */
-const void *runtime_call_site(void);
+/*
+ * Who asked, for a driver hook that returns to return_address: where the program called cudaMalloc
+ * and the like, if it is that call's runtime which calls the driver; else return_address.
+ */
+const void *runtime_call_site(const void *return_address);

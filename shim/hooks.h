@@ -31,6 +31,9 @@ enum hook_need {
 	HOOK_NEED_OPTIONAL,
 };
 
+/* In the body of a hook: where it returns to. */
+#define HOOK_RETURN_ADDRESS() __builtin_return_address(0)
+
 struct hook {
 	const char *symbol; /* as exported */
 	const char *query;  /* as asked of cuGetProcAddress */

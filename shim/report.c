@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/callers.h"
 #include "shim/context.h"
 #include "shim/log.h"
 
@@ -48,6 +49,42 @@ read_stats(const struct stats *stats, struct report_memory *ret_memory)
 	}
 }
 
+static bool
+comes_before(const struct report_caller *a, const struct report_caller *b)
+{
+	return a->peak_bytes != b->peak_bytes ? a->peak_bytes > b->peak_bytes : a->count > b->count;
+}
+
+static void
+add_caller(struct report_memory *memory, struct report_caller caller)
+{
+	unsigned at = memory->n_callers++;
+
+	for (; at > 0 && comes_before(&caller, &memory->callers[at - 1]); at--)
+		memory->callers[at] = memory->callers[at - 1];
+	memory->callers[at] = caller;
+}
+
+/* program: the path of the main program, which the loader does not tell. */
+static void
+read_callers(const struct stats *stats, const char *program, struct report_memory *ret_memory)
+{
+	ret_memory->n_callers = 0;
+	for (unsigned tag = 0; tag < STATS_N_TAGS; tag++) {
+		const struct stats_share *share = &stats->shares[tag];
+		const char *path = callers_path(tag);
+		struct report_caller caller = {
+			.path = path && path[0] ? path : program,
+			.used_bytes = stats_read(&share->used_bytes),
+			.peak_bytes = stats_read(&share->peak_used_bytes),
+			.count = stats_read(&share->count),
+		};
+
+		if (caller.count)
+			add_caller(ret_memory, caller);
+	}
+}
+
 /* Sums over the heaps of one device, or over all pinned heaps (device NULL). */
 struct frag_sum {
 	const struct device *device;
@@ -72,12 +109,13 @@ add_frag(struct context *context, struct heap *heap, enum heap_kind kind, void *
 }
 
 static void
-gather_memory(const struct device *device, const struct stats *stats,
+gather_memory(const struct device *device, const struct stats *stats, const char *program,
 	      struct report_memory *ret_memory)
 {
 	struct frag_sum sum = {.device = device};
 
 	read_stats(stats, ret_memory);
+	read_callers(stats, program, ret_memory);
 	context_for_each_heap(add_frag, &sum);
 	frag_compute(&sum.kept, sum.largest_partial_bytes, &ret_memory->frag);
 	if (memcmp(&sum.kept, &sum.recomputed, sizeof(sum.kept)) != 0)
@@ -117,10 +155,10 @@ report_gather(struct report *report, enum report_reason reason)
 			continue;
 		entry->device = device;
 		entry->limit_bytes = limit_get(&device->account);
-		gather_memory(device, &device->stats, &entry->memory);
+		gather_memory(device, &device->stats, report->exe, &entry->memory);
 		report->was_used |= entry->memory.alloc_count > 0 || entry->memory.oom_count > 0;
 		report->n_devices++;
 	}
-	gather_memory(NULL, &device_host_stats, &report->pinned);
+	gather_memory(NULL, &device_host_stats, report->exe, &report->pinned);
 	report->was_used |= report->pinned.alloc_count > 0;
 }

@@ -35,6 +35,11 @@ struct report_memory {
 		uint64_t count, n_live;
 	} sizes[STATS_N_SIZE_CLASSES];
 	struct frag_figures frag;
+	unsigned n_callers;
+	struct report_caller {
+		const char *path; /* of the object */
+		uint64_t used_bytes, peak_bytes, count;
+	} callers[STATS_N_TAGS]; /* those that asked, largest peak first */
 };
 
 struct report_device {

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #include "shim/coverage.h"
+#include "shim/elf_walk.h"
 #include "shim/init.h"
 #include "shim/report.h"
 
@@ -63,6 +64,25 @@ print_sizes(const struct report_memory *m, struct out *out)
 	out_print(out, "]");
 }
 
+static void
+print_callers(const struct report_memory *m, const char *indent, struct out *out)
+{
+	out_print(out, "%s\"callers\": [", indent);
+	for (unsigned i = 0; i < m->n_callers; i++) {
+		const struct report_caller *caller = &m->callers[i];
+
+		out_print(out, "%s\n%s  {\"object\": ", i ? "," : "", indent);
+		out_json_string(out, elf_basename(caller->path));
+		out_print(out, ", \"path\": ");
+		out_json_string(out, caller->path);
+		out_print(out,
+			  ", \"used_bytes\": %" PRIu64 ", \"peak_bytes\": %" PRIu64
+			  ", \"count\": %" PRIu64 "}",
+			  caller->used_bytes, caller->peak_bytes, caller->count);
+	}
+	out_print(out, "%s%s],\n", m->n_callers ? "\n" : "", m->n_callers ? indent : "");
+}
+
 static double
 ratio(uint64_t part, uint64_t whole)
 {
@@ -89,6 +109,7 @@ print_memory(const struct report_memory *m, const char *indent, struct out *out)
 		  indent, m->frag.entropy_bits, m->frag.entropy, frag_level_name(m->frag.level),
 		  m->frag.effective_holes, m->frag.largest_free_bytes, m->frag.external_ratio,
 		  ratio(m->used_bytes - m->requested_bytes, m->used_bytes));
+	print_callers(m, indent, out);
 	out_print(out, "%s", indent);
 	print_sizes(m, out);
 	out_print(out, "\n");

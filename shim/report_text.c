@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shim/coverage.h"
+#include "shim/elf_walk.h"
 #include "shim/init.h"
 #include "shim/report.h"
 
@@ -76,6 +77,21 @@ print_memory(const struct report_memory *m, struct out *out)
 		  size_of(m->pending_bytes).text, size_of(m->trim_bytes).text);
 }
 
+/* The objects that had most, in one line of 100 columns. */
+static void
+print_callers(const struct report_memory *m, struct out *out)
+{
+	enum { N_SHOWN = 3, NAME_COLUMNS = 18 };
+
+	out_print(out, "  asked by (peak)");
+	for (unsigned i = 0; i < m->n_callers && i < N_SHOWN; i++)
+		out_print(out, "%s %.*s %s", i ? "," : "", NAME_COLUMNS,
+			  elf_basename(m->callers[i].path), size_of(m->callers[i].peak_bytes).text);
+	if (m->n_callers > N_SHOWN)
+		out_print(out, " and %u more", m->n_callers - N_SHOWN);
+	out_print(out, "\n");
+}
+
 static void
 print_device(const struct report_device *d, struct out *out)
 {
@@ -88,6 +104,8 @@ print_device(const struct report_device *d, struct out *out)
 	out_print(out, "  fragmentation %s: entropy %.2f, %.1f effective holes, largest free %s\n",
 		  frag_level_name(m->frag.level), m->frag.entropy, m->frag.effective_holes,
 		  size_of(m->frag.largest_free_bytes).text);
+	if (m->n_callers > 0)
+		print_callers(m, out);
 }
 
 static void

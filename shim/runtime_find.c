@@ -101,12 +101,15 @@ find_calls_in_object(const struct elf_object *object, struct runtime_calls *ret_
 
 /* The reference is never given back: what is remembered here must stay callable. */
 static void
-keep_loaded(const struct runtime_calls *calls)
+keep_loaded(struct runtime_calls *calls)
 {
 	struct elf_object object;
 
-	if (elf_object_at(*(void *const *)((const char *)calls + rows[0].offset), &object))
-		take_handle(&object);
+	if (!elf_object_at(*(void *const *)((const char *)calls + rows[0].offset), &object))
+		return;
+	take_handle(&object);
+	calls->start = object.start;
+	calls->end = object.end;
 }
 
 static bool

@@ -10,9 +10,12 @@
  *
  * Locking: none; answers are appended, never changed.
  */
+#include <stdint.h>
+
 #include <cuda_runtime_api.h>
 
 struct runtime_calls {
+	uintptr_t start, end; /* of the runtime's object */
 #define RUNTIME_HOOK(symbol, parameters, arguments) __typeof__(&symbol) symbol;
 #include "shim/runtime_hooks.def"
 #undef RUNTIME_HOOK

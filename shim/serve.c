@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include "policy/exhaust.h"
+#include "shim/callers.h"
 #include "shim/context.h"
+#include "shim/hook_runtime.h"
 #include "shim/init.h"
 #include "shim/log.h"
 #include "shim/visible.h"
@@ -119,18 +121,20 @@ peers_of(struct context *context, const struct heap *heap)
 
 static bool
 serve_alloc(struct context *context, struct heap *heap, struct account *account, size_t size_bytes,
-	    uint64_t *ret_addr, CUresult *ret_status)
+	    const void *return_address, uint64_t *ret_addr, CUresult *ret_status)
 {
 	struct exhaust_peers peers;
+	unsigned tag;
 	int r;
 
 	if (!heap)
 		return false;
+	tag = callers_tag(runtime_call_site(return_address));
 	peers = peers_of(context, heap);
 	if (init_options()->mode == OPTION_MODE_ACCOUNT)
-		r = exhaust_count_alloc(heap, account, size_bytes, ret_addr);
+		r = exhaust_count_alloc(heap, account, size_bytes, tag, ret_addr);
 	else
-		r = exhaust_alloc(heap, account, &peers, size_bytes, ret_addr);
+		r = exhaust_alloc(heap, account, &peers, size_bytes, tag, ret_addr);
 	if (r == EXHAUST_PASS)
 		return false;
 	if (r == EXHAUST_E_NO_MEMORY)
@@ -144,27 +148,30 @@ serve_alloc(struct context *context, struct heap *heap, struct account *account,
 }
 
 bool
-serve_device_alloc(size_t size_bytes, CUdeviceptr *ret_addr, CUresult *ret_status)
+serve_device_alloc(size_t size_bytes, const void *return_address, CUdeviceptr *ret_addr,
+		   CUresult *ret_status)
 {
 	struct context *context = serve_context();
 	uint64_t addr;
 
-	if (!context || !serve_alloc(context, context_device_heap(context),
-				     &context->device->account, size_bytes, &addr, ret_status))
+	if (!context ||
+	    !serve_alloc(context, context_device_heap(context), &context->device->account,
+			 size_bytes, return_address, &addr, ret_status))
 		return false;
 	*ret_addr = *ret_status == CUDA_SUCCESS ? addr : 0;
 	return true;
 }
 
 bool
-serve_host_alloc(enum backend_memory memory, unsigned flags, size_t size_bytes, void **ret_addr,
-		 CUresult *ret_status)
+serve_host_alloc(enum backend_memory memory, unsigned flags, size_t size_bytes,
+		 const void *return_address, void **ret_addr, CUresult *ret_status)
 {
 	struct context *context = serve_context();
 	uint64_t addr;
 
-	if (!context || !serve_alloc(context, context_host_heap(context, memory, flags),
-				     &device_host_account, size_bytes, &addr, ret_status))
+	if (!context ||
+	    !serve_alloc(context, context_host_heap(context, memory, flags), &device_host_account,
+			 size_bytes, return_address, &addr, ret_status))
 		return false;
 	*ret_addr = *ret_status == CUDA_SUCCESS ? (void *)(uintptr_t)addr : NULL;
 	return true;

@@ -23,10 +23,12 @@ struct context *serve_context(void);
  * a rule. */
 CUresult serve_refusal(void);
 
-/* A refused request sets its pointer to NULL, as the driver's do (measured). */
-bool serve_device_alloc(size_t size_bytes, CUdeviceptr *ret_addr, CUresult *ret_status);
+/* A refused request sets its pointer to NULL, as the driver's do (measured). return_address: of the
+ * hook. */
+bool serve_device_alloc(size_t size_bytes, const void *return_address, CUdeviceptr *ret_addr,
+			CUresult *ret_status);
 bool serve_host_alloc(enum backend_memory memory, unsigned flags, size_t size_bytes,
-		      void **ret_addr, CUresult *ret_status);
+		      const void *return_address, void **ret_addr, CUresult *ret_status);
 
 /* cuMemFree and cuMemFreeHost. */
 bool serve_free(uint64_t addr, enum heap_kind kind, CUresult *ret_status);

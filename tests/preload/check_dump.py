@@ -67,6 +67,12 @@ def check_memory(memory, where):
     expect(memory["driver_alloc_count"] - memory["driver_free_count"] == memory["n_segments"],
            f"{where}: segments do not add up")
     expect(sum(size["count"] for size in memory["sizes"]) == memory["alloc_count"], f"{where}: the histogram leaks")
+    for figure, whole in (("used_bytes", "used_bytes"), ("count", "alloc_count")):
+        expect(sum(caller[figure] for caller in memory["callers"]) == memory[whole],
+               f"{where}: the callers' {figure} do not add up to {whole}")
+    peaks = [caller["peak_bytes"] for caller in memory["callers"]]
+    expect(peaks == sorted(peaks, reverse=True), f"{where}: the callers are not in the order of their peaks")
+    expect([caller["object"] for caller in memory["callers"]] == ["demo"], f"{where}: somebody else asked")
     for gauge in ("used_bytes", "requested_bytes", "total_bytes", "n_used_blocks", "n_segments", "pending_bytes"):
         expect(memory[gauge] <= memory["peak_" + gauge], f"{where}: {gauge} is above its peak")
     fragmentation = memory["fragmentation"]
@@ -81,6 +87,8 @@ def check_json(demo, sample_path, is_update):
     if is_update:
         dump["exe"], dump["host"]["name"] = "/opt/app/demo", "node1"
         dump["config"]["POOLSHIM_DUMP"] = "stats-%p.json"
+        for caller in dump["devices"][0]["callers"] + dump["host"]["callers"]:
+            caller["path"] = dump["exe"]
         sample_path.write_text(json.dumps(dump, indent=2) + "\n", encoding="utf-8")
     compare_shape(json.loads(sample_path.read_text(encoding="utf-8")), dump, "dump")
     expect(dump["schema"] == "poolshim-stats-1", "the schema's name changed")

@@ -25,11 +25,11 @@ def settings(pairs, tmp):
 
 def environment(args, is_shimmed, tmp):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("POOLSHIM_", "CUSIM_"))}
-    paths = [args.sim] + ([str(args.library.parent)] if args.library else [])
+    paths = [args.sim] + [str(path.parent) for path in (args.library, args.last) if path and path.name]
     env["LD_LIBRARY_PATH"] = ":".join(paths + [p for p in [env.get("LD_LIBRARY_PATH")] if p])
     preload = [args.first]
     if is_shimmed:
-        preload.append(args.library.name)  # by name: LD_PRELOAD cannot hold a path with a space
+        preload += [args.library.name, args.last.name]  # by name: LD_PRELOAD cannot hold a path with a space
         env.setdefault("POOLSHIM_DUMP", "none")
     env["LD_PRELOAD"] = ":".join(p for p in preload if p)
     if not env["LD_PRELOAD"]:
@@ -68,6 +68,7 @@ def main():
     parser.add_argument("--env", action="append", default=[])
     parser.add_argument("--native-env", action="append", default=[])
     parser.add_argument("--first", default="", help="libraries to preload before the shim (sanitizers)")
+    parser.add_argument("--last", type=pathlib.Path, default=pathlib.Path(), help="a library to preload after the shim")
     parser.add_argument("--timeout", type=float, default=120)
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()

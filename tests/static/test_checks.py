@@ -89,6 +89,7 @@ PUBLIC int cuInit(void); PUBLIC int cuInit(void) { return 0; }
 PUBLIC int cudaMalloc(void); PUBLIC int cudaMalloc(void) { return 0; }
 PUBLIC int poolshim_dump(void); PUBLIC int poolshim_dump(void) { return 0; }
 PUBLIC void *dlsym(void); PUBLIC void *dlsym(void) { return 0; }
+PUBLIC int dlclose(void); PUBLIC int dlclose(void) { return 0; }
 PUBLIC void *dlvsym(void); PUBLIC void *dlvsym(void) { return 0; }
 extern int getpid(void);
 int hidden(void); int hidden(void) { return getpid(); }

@@ -61,7 +61,7 @@ work(void *arg)
 	while (!atomic_load(&is_over)) {
 		const size_t n_mib = 2 + 2 * (size_t)(rand_r(&random) / 7 % (LIVE_MIB / 2));
 		uint64_t addr;
-		int r = exhaust_alloc(heaps[id % N_HEAPS], &account, &peers, n_mib * MIB, &addr);
+		int r = exhaust_alloc(heaps[id % N_HEAPS], &account, &peers, n_mib * MIB, 0, &addr);
 
 		if (r != EXHAUST_OK) {
 			atomic_fetch_add(&n_refused, 1);

@@ -179,7 +179,7 @@ do_alloc(struct worker *worker)
 
 	if (worker->n_held == N_HELD_MAX)
 		return;
-	r = exhaust_alloc(heap, &account, &peers, requested_bytes, &held.addr);
+	r = exhaust_alloc(heap, &account, &peers, requested_bytes, 0, &held.addr);
 	REQUIRE(r == EXHAUST_OK || r == EXHAUST_E_NO_MEMORY || r == -700,
 		"a request for %zu bytes is answered with %d", requested_bytes, r);
 	if (r != EXHAUST_OK)
@@ -325,7 +325,7 @@ churn(void *arg)
 
 		REQUIRE(other, "no memory for a heap");
 		for (i = 0; i < 8; i++)
-			exhaust_alloc(other, &churn_account, &peers, 1 + below(random, 4 * MIB),
+			exhaust_alloc(other, &churn_account, &peers, 1 + below(random, 4 * MIB), 0,
 				      &addr);
 		heap_close(other);
 		limit_release(&churn_account, limit_held_bytes(&churn_account));

@@ -76,10 +76,10 @@ uint64_t
 take_or_grow(size_t requested_bytes)
 {
 	uint64_t addr = 0;
-	int r = heap_take(heap, requested_bytes, &addr);
+	int r = heap_take(heap, requested_bytes, 0, &addr);
 
 	if (r == HEAP_E_MISS)
-		r = heap_grow(heap, requested_bytes, heap_segment_bytes(heap, requested_bytes),
+		r = heap_grow(heap, requested_bytes, heap_segment_bytes(heap, requested_bytes), 0,
 			      &addr);
 	cr_assert_eq(r, HEAP_OK, "%zu bytes were refused with %d", requested_bytes, r);
 	return addr;
@@ -118,6 +118,7 @@ give_back(uint64_t addr, enum heap_kind kind, size_t *ret_freed_bytes)
 struct sums {
 	uint64_t used_bytes, requested_bytes, pending_bytes, free_bytes, total_bytes;
 	uint64_t n_live, n_pending, n_free, n_segments, n_idle;
+	uint64_t share_bytes[STATS_N_TAGS];
 };
 
 static void
@@ -137,6 +138,7 @@ add_block(const struct segment *segment, const struct block *block, struct sums 
 			      "%s: a block is smaller than its request", where);
 		sums->used_bytes += block->size_bytes;
 		sums->requested_bytes += block->requested_bytes;
+		sums->share_bytes[block->tag] += block->size_bytes;
 		sums->n_live++;
 		break;
 	case BLOCK_PENDING:
@@ -216,6 +218,25 @@ assert_lists_hold(const struct sums *sums, const char *where)
 }
 
 static void
+assert_shares(const struct sums *sums, const char *where)
+{
+	uint64_t count = 0;
+
+	for (size_t tag = 0; tag < STATS_N_TAGS; tag++) {
+		const struct stats_share *share = &stats.shares[tag];
+
+		cr_assert_eq(stats_read(&share->used_bytes), sums->share_bytes[tag],
+			     "%s: tag %zu holds %llu bytes, not %llu", where, tag,
+			     (unsigned long long)stats_read(&share->used_bytes),
+			     (unsigned long long)sums->share_bytes[tag]);
+		cr_assert_geq(stats_read(&share->peak_used_bytes), sums->share_bytes[tag],
+			      "%s: tag %zu is above its peak", where, tag);
+		count += stats_read(&share->count);
+	}
+	cr_assert_eq(count, stats_read(&stats.alloc_count), "%s: a request has no tag", where);
+}
+
+static void
 assert_figures(const struct sums *sums, const char *where)
 {
 #define SAME(figure, sum) \
@@ -249,6 +270,7 @@ assert_heap_is_sound(const char *where)
 		add_segment(list_entry(at, struct segment, link), &sums, where);
 	assert_lists_hold(&sums, where);
 	assert_figures(&sums, where);
+	assert_shares(&sums, where);
 
 	heap_snapshot(heap, &snapshot);
 	cr_assert_eq(memcmp(&snapshot.frag, &snapshot.frag_recomputed, sizeof(snapshot.frag)), 0,

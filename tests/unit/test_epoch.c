@@ -18,7 +18,7 @@ static bool
 is_available(void)
 {
 	uint64_t addr;
-	int r = heap_take(heap, SIZE, &addr);
+	int r = heap_take(heap, SIZE, 0, &addr);
 
 	if (r == HEAP_OK)
 		give_complete(addr);
@@ -59,9 +59,9 @@ Test(epoch, a_fence_does_not_cover_what_is_freed_after_it)
 	give(late);
 	fake_backend_complete_upto(&fake, 1);
 	heap_settle(heap);
-	cr_assert_eq(heap_take(heap, SIZE, &addr), HEAP_OK, "the early one is complete");
+	cr_assert_eq(heap_take(heap, SIZE, 0, &addr), HEAP_OK, "the early one is complete");
 	cr_expect_eq(addr, early, "the late one was handed out");
-	cr_expect_eq(heap_take(heap, SIZE, &addr), HEAP_E_MISS, "the late one was handed out");
+	cr_expect_eq(heap_take(heap, SIZE, 0, &addr), HEAP_E_MISS, "the late one was handed out");
 }
 
 Test(epoch, one_fence_covers_any_number_of_frees)
@@ -92,12 +92,12 @@ Test(epoch, what_other_contexts_may_touch_waits_for_a_wide_fence)
 	cr_expect_eq(fake_backend_n_wide(&fake), 1, "not one wide fence");
 	fake_backend_complete_upto(&fake, 1);
 	heap_settle(heap);
-	cr_assert_eq(heap_take(heap, SIZE, &addr), HEAP_OK);
+	cr_assert_eq(heap_take(heap, SIZE, 0, &addr), HEAP_OK);
 	cr_expect_eq(addr, narrow, "the wide one was handed out by a narrow fence");
-	cr_expect_eq(heap_take(heap, SIZE, &addr), HEAP_E_MISS);
+	cr_expect_eq(heap_take(heap, SIZE, 0, &addr), HEAP_E_MISS);
 	fake_backend_complete_all(&fake);
 	heap_settle(heap);
-	cr_expect_eq(heap_take(heap, SIZE, &addr), HEAP_OK);
+	cr_expect_eq(heap_take(heap, SIZE, 0, &addr), HEAP_OK);
 	cr_expect_eq(addr, wide);
 }
 

@@ -60,7 +60,7 @@ TestSuite(exhaust, .init = setup, .fini = heap_fixture_teardown, .timeout = 60);
 static int
 alloc(size_t requested_bytes, uint64_t *ret_addr)
 {
-	return exhaust_alloc(heap, &account, &peers, requested_bytes, ret_addr);
+	return exhaust_alloc(heap, &account, &peers, requested_bytes, 0, ret_addr);
 }
 
 static uint64_t
@@ -185,7 +185,7 @@ Test(exhaust, idle_memory_of_the_devices_other_heaps_goes_back_before_a_request_
 	fake_backend_set_completes_at_once(&peer_fake, true);
 	peer = heap_new(&pool, &config);
 	limit_set(&account, 8 * MIB);
-	cr_assert_eq(exhaust_alloc(peer, &account, &peers, 6 * MIB, &addr), EXHAUST_OK);
+	cr_assert_eq(exhaust_alloc(peer, &account, &peers, 6 * MIB, 0, &addr), EXHAUST_OK);
 	cr_assert_eq(heap_give(&pool, addr, HEAP_DEVICE, false, true), HEAP_OK);
 
 	must_alloc(4 * MIB);
@@ -216,10 +216,10 @@ Test(exhaust, what_can_never_be_had_is_refused_without_waiting_or_giving_back)
 
 	give_complete(must_alloc(2 * MIB));
 	give(must_alloc(4 * MIB));
-	cr_expect_eq(exhaust_alloc(heap, &account, &small, 18 * MIB, &addr), EXHAUST_PASS,
+	cr_expect_eq(exhaust_alloc(heap, &account, &small, 18 * MIB, 0, &addr), EXHAUST_PASS,
 		     "more than the device has is the driver's to refuse");
 	limit_set(&account, 8 * MIB);
-	cr_expect_eq(exhaust_alloc(heap, &account, &small, 10 * MIB, &addr), EXHAUST_E_NO_MEMORY,
+	cr_expect_eq(exhaust_alloc(heap, &account, &small, 10 * MIB, 0, &addr), EXHAUST_E_NO_MEMORY,
 		     "more than the limit");
 	cr_expect_eq(addr, 77, "the result was touched");
 	cr_expect_eq(stats_read(&stats.wait_count), 0, "somebody waited");
@@ -293,11 +293,11 @@ Test(exhaust, counting_alone_obeys_the_limit_too)
 	heap_free(heap);
 	heap = heap_new(&pool, &config);
 	limit_set(&account, 4096);
-	cr_expect_eq(exhaust_count_alloc(heap, &account, 0, &addr), EXHAUST_PASS, "size 0");
-	cr_expect_eq(exhaust_count_alloc(heap, &account, 4097, &addr), EXHAUST_E_NO_MEMORY);
+	cr_expect_eq(exhaust_count_alloc(heap, &account, 0, 0, &addr), EXHAUST_PASS, "size 0");
+	cr_expect_eq(exhaust_count_alloc(heap, &account, 4097, 0, &addr), EXHAUST_E_NO_MEMORY);
 	cr_expect_eq(addr, 77, "the result was touched");
-	cr_expect_eq(exhaust_count_alloc(heap, &account, 4000, &addr), EXHAUST_OK);
-	cr_expect_eq(exhaust_count_alloc(heap, &account, 1, &addr), EXHAUST_E_NO_MEMORY);
+	cr_expect_eq(exhaust_count_alloc(heap, &account, 4000, 0, &addr), EXHAUST_OK);
+	cr_expect_eq(exhaust_count_alloc(heap, &account, 1, 0, &addr), EXHAUST_E_NO_MEMORY);
 	assert_all_is_counted("counted");
 }
 
@@ -443,10 +443,10 @@ Test(exhaust, a_request_comes_to_its_end_while_others_go_on_freeing)
 
 	limit_set(&account, 2 * MIB);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		cr_assert_eq(exhaust_alloc(heap, &account, &peers, 512, &others[i]), EXHAUST_OK);
+		cr_assert_eq(exhaust_alloc(heap, &account, &peers, 512, 0, &others[i]), EXHAUST_OK);
 	free_another(&fake, NULL);
 	fake_backend_set_pause(&fake, 1000, free_another, NULL);
-	cr_expect_eq(exhaust_alloc(heap, &account, &peers, 4 * MIB, &addr), EXHAUST_E_NO_MEMORY);
+	cr_expect_eq(exhaust_alloc(heap, &account, &peers, 4 * MIB, 0, &addr), EXHAUST_E_NO_MEMORY);
 	cr_expect_leq(n_others_freed, 20, "%zu frees of others were waited for", n_others_freed);
 	assert_all_is_counted("after the refusal");
 	fake_backend_complete_all(&fake);

@@ -86,10 +86,10 @@ Test(heap, an_empty_one_has_nothing_to_hand_out)
 	uint64_t addr = 77;
 	size_t freed_bytes = 77;
 
-	cr_expect_eq(heap_take(heap, 512, &addr), HEAP_E_MISS);
-	cr_expect_eq(heap_take(heap, SIZE_MAX, &addr), HEAP_E_TOO_LARGE);
-	cr_expect_eq(heap_grow(heap, SIZE_MAX, SIZE_MAX, &addr), HEAP_E_TOO_LARGE);
-	cr_expect_eq(heap_grow(heap, 1024, 512, &addr), HEAP_E_TOO_LARGE, "a segment too small");
+	cr_expect_eq(heap_take(heap, 512, 0, &addr), HEAP_E_MISS);
+	cr_expect_eq(heap_take(heap, SIZE_MAX, 0, &addr), HEAP_E_TOO_LARGE);
+	cr_expect_eq(heap_grow(heap, SIZE_MAX, SIZE_MAX, 0, &addr), HEAP_E_TOO_LARGE);
+	cr_expect_eq(heap_grow(heap, 1024, 512, 0, &addr), HEAP_E_TOO_LARGE, "a segment too small");
 	cr_expect_eq(heap_wait(heap, 1000), HEAP_E_MISS, "there is nothing to wait for");
 	cr_expect_eq(heap_settle(heap), HEAP_OK);
 	cr_expect_eq(heap_trim(heap, SIZE_MAX, 1000, &freed_bytes), HEAP_OK);
@@ -143,7 +143,7 @@ Test(heap, growth_by_the_least_segment_serves_the_request)
 	size_t least_bytes = heap_segment_bytes_min(heap, 700);
 	uint64_t addr;
 
-	cr_assert_eq(heap_grow(heap, 700, least_bytes, &addr), HEAP_OK);
+	cr_assert_eq(heap_grow(heap, 700, least_bytes, 0, &addr), HEAP_OK);
 	cr_expect_eq(fake_backend_held_bytes(&fake), least_bytes, "more than the least was got");
 	assert_heap_is_sound("least segment");
 }
@@ -153,9 +153,9 @@ Test(heap, the_last_address_that_the_map_keeps_can_be_pooled_and_no_higher_one)
 	uint64_t addr = 77;
 
 	fake_backend_set_next_addr(&fake, (UINT64_C(1) << 47) - 2 * MIB);
-	cr_expect_eq(heap_grow(heap, 512, 2 * MIB, &addr), HEAP_OK, "the last one");
+	cr_expect_eq(heap_grow(heap, 512, 2 * MIB, 0, &addr), HEAP_OK, "the last one");
 	addr = 77;
-	cr_expect_eq(heap_grow(heap, 512, 2 * MIB, &addr), HEAP_E_METADATA, "a higher one");
+	cr_expect_eq(heap_grow(heap, 512, 2 * MIB, 0, &addr), HEAP_E_METADATA, "a higher one");
 	cr_expect_eq(addr, 77, "the result was touched");
 	cr_expect_eq(fake_backend_n_mappings(&fake), 1, "what cannot be kept was not given back");
 }
@@ -353,7 +353,7 @@ Test(heap, a_newer_segment_takes_the_address_over_from_a_heap_that_is_not_droppe
 	fake_backend_init(&other_fake, 64 * MIB);
 	fake_backend_set_next_addr(&other_fake, old);
 	other = heap_new(&pool, &config);
-	cr_assert_eq(heap_grow(other, 3 * MIB, 4 * MIB, &new), HEAP_OK);
+	cr_assert_eq(heap_grow(other, 3 * MIB, 4 * MIB, 0, &new), HEAP_OK);
 	cr_assert_eq(new, old);
 	cr_assert_eq(pool_find(&pool, old, &info), HEAP_OK);
 	cr_expect_eq(info.heap, other, "the address belongs to the dead context's heap");

@@ -41,7 +41,7 @@ TEST_ROWS(heap_edges, a_wide_fence_that_cannot_be_recorded_is_recorded_wide, ref
 		     refusals[*row]);
 	fake_backend_complete_all(&fake);
 	heap_settle(heap);
-	cr_assert_eq(heap_take(heap, 4 * MIB, &addr), HEAP_OK, "%d: the block is lost",
+	cr_assert_eq(heap_take(heap, 4 * MIB, 0, &addr), HEAP_OK, "%d: the block is lost",
 		     refusals[*row]);
 }
 
@@ -111,7 +111,7 @@ Test(heap_edges, a_segment_that_the_backend_keeps_is_free_as_before)
 	cr_expect_eq(heap_trim(heap, SIZE_MAX, 0, &freed_bytes), -700, "the status is lost");
 	cr_expect_eq(freed_bytes, 0, "it was counted as given back");
 	assert_heap_is_sound("kept");
-	cr_expect_eq(heap_take(heap, 4 * MIB, &addr), HEAP_OK, "the segment is lost");
+	cr_expect_eq(heap_take(heap, 4 * MIB, 0, &addr), HEAP_OK, "the segment is lost");
 	cr_expect_eq(addr, block);
 }
 
@@ -134,7 +134,7 @@ Test(heap_edges, bytes_are_reserved_before_the_backend_is_asked)
 	account_init(&account, LIMIT_NONE);
 	start_looking();
 	looking_ops.map = look_at_account;
-	cr_assert_eq(exhaust_alloc(heap, &account, &nobody, 4 * MIB, &addr), EXHAUST_OK);
+	cr_assert_eq(exhaust_alloc(heap, &account, &nobody, 4 * MIB, 0, &addr), EXHAUST_OK);
 	cr_expect_eq(n_looks, 1, "the backend was asked %u times", n_looks);
 }
 

@@ -131,17 +131,18 @@ static void
 step_take(void)
 {
 	size_t requested_bytes = random_size();
+	unsigned tag = below(STATS_N_TAGS);
 	uint64_t addr = 77;
 	int r;
 
 	if (model.n_live == N_LIVE_MAX)
 		return;
-	r = heap_take(heap, requested_bytes, &addr);
+	r = heap_take(heap, requested_bytes, tag, &addr);
 	if (r == HEAP_E_MISS)
 		r = heap_grow(heap, requested_bytes,
 			      one_in(4) ? heap_segment_bytes_min(heap, requested_bytes)
 					: heap_segment_bytes(heap, requested_bytes),
-			      &addr);
+			      tag, &addr);
 	if (r == HEAP_OK)
 		model_take(addr, requested_bytes);
 	else

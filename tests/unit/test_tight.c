@@ -54,7 +54,7 @@ must_alloc(size_t requested_bytes)
 {
 	uint64_t addr = 0;
 
-	cr_assert_eq(exhaust_alloc(heap, &account, &careful, requested_bytes, &addr), EXHAUST_OK,
+	cr_assert_eq(exhaust_alloc(heap, &account, &careful, requested_bytes, 0, &addr), EXHAUST_OK,
 		     "%zu bytes were refused", requested_bytes);
 	return addr;
 }
@@ -74,12 +74,12 @@ Test(tight, a_tight_device_is_spared_while_held_memory_will_do)
 
 	give(addr);
 	is_device_tight = true;
-	cr_assert_eq(exhaust_alloc(heap, &account, &careful, 4 * MIB, &again), EXHAUST_OK);
+	cr_assert_eq(exhaust_alloc(heap, &account, &careful, 4 * MIB, 0, &again), EXHAUST_OK);
 	cr_expect_eq(again, addr, "it grew although a freed block only had to be waited for");
 	cr_expect_eq(tight_grow_bytes, 4 * MIB, "asked about another growth");
 
 	give(again);
-	cr_assert_eq(exhaust_alloc(heap, &account, &careful, 6 * MIB, &again), EXHAUST_OK,
+	cr_assert_eq(exhaust_alloc(heap, &account, &careful, 6 * MIB, 0, &again), EXHAUST_OK,
 		     "refused although the device has memory");
 	cr_expect_eq(fake_backend_n_mappings(&fake), 1, "idle memory was kept beside the new");
 	assert_all_is_counted("tight");
@@ -94,7 +94,7 @@ Test(tight, a_tight_device_makes_nobody_wait_for_ever)
 	fake_backend_set_pause(&fake, 1000000, NULL, NULL);
 	give(must_alloc(4 * MIB));
 	is_device_tight = true;
-	cr_assert_eq(exhaust_alloc(heap, &account, &careful, 4 * MIB, &addr), EXHAUST_OK);
+	cr_assert_eq(exhaust_alloc(heap, &account, &careful, 4 * MIB, 0, &addr), EXHAUST_OK);
 	spent_ns = fake.backend.ops->now_ns(&fake.backend) - begin_ns;
 	cr_expect_leq(spent_ns, 100000000, "it took %" PRIu64 " ns", spent_ns);
 	assert_all_is_counted("never ends, tight");
@@ -123,7 +123,7 @@ Test(tight, a_roomy_device_is_grown_on_and_nobody_waits)
 	uint64_t again = 0;
 
 	give(addr);
-	cr_assert_eq(exhaust_alloc(heap, &account, &careful, 4 * MIB, &again), EXHAUST_OK);
+	cr_assert_eq(exhaust_alloc(heap, &account, &careful, 4 * MIB, 0, &again), EXHAUST_OK);
 	cr_expect_neq(again, addr, "a pending block was handed out, or waited for");
 	cr_expect_eq(stats_read(&stats.wait_count), 0, "somebody waited");
 }
