@@ -104,7 +104,7 @@ cudaRuntimeGetVersion(int *version)
 {
 	if (!version)
 		return runtime_record_error(cudaErrorInvalidValue);
-	*version = CUDART_VERSION;
+	*version = RUNTIME_VERSION;
 	return cudaSuccess;
 }
 
@@ -135,7 +135,7 @@ RUNTIME_EXPORT cudaError_t
 cudaGetDriverEntryPoint(const char *name, void **ret_function, unsigned long long flags,
 			enum cudaDriverEntryPointQueryResult *ret_result)
 {
-	return entry_point(name, ret_function, CUDART_VERSION, flags,
+	return entry_point(name, ret_function, RUNTIME_VERSION, flags,
 			   CU_GET_PROC_ADDRESS_LEGACY_STREAM, ret_result);
 }
 
@@ -143,7 +143,7 @@ RUNTIME_EXPORT cudaError_t
 cudaGetDriverEntryPoint_ptsz(const char *name, void **ret_function, unsigned long long flags,
 			     enum cudaDriverEntryPointQueryResult *ret_result)
 {
-	return entry_point(name, ret_function, CUDART_VERSION, flags,
+	return entry_point(name, ret_function, RUNTIME_VERSION, flags,
 			   CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, ret_result);
 }
 

@@ -50,6 +50,28 @@ cudaMallocPitch(void **ret_pointer, size_t *ret_pitch, size_t width, size_t heig
 		    &address, ret_pointer);
 }
 
+/* Layers lie one behind the other: a volume is depth times as many rows. */
+RUNTIME_EXPORT cudaError_t
+cudaMalloc3D(struct cudaPitchedPtr *ret_pitched, struct cudaExtent extent)
+{
+	cudaError_t error;
+	void *pointer;
+	size_t pitch;
+
+	if (!ret_pitched)
+		return runtime_record_error(cudaErrorInvalidValue);
+	error = cudaMallocPitch(&pointer, &pitch, extent.width, extent.height * extent.depth);
+	if (error)
+		return error;
+	*ret_pitched = (struct cudaPitchedPtr){
+		.ptr = pointer,
+		.pitch = pitch,
+		.xsize = extent.width,
+		.ysize = extent.height,
+	};
+	return cudaSuccess;
+}
+
 RUNTIME_EXPORT cudaError_t
 cudaMallocManaged(void **ret_pointer, size_t size, unsigned int flags)
 {

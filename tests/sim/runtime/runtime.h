@@ -16,7 +16,17 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 
+/* What it says of itself; tests build a second runtime of another version. */
+#ifndef RUNTIME_VERSION
+#define RUNTIME_VERSION CUDART_VERSION
+#endif
+
+/* In NVIDIA's static library every symbol is hidden. */
+#ifdef RUNTIME_IS_STATIC
+#define RUNTIME_EXPORT
+#else
 #define RUNTIME_EXPORT __attribute__((visibility("default")))
+#endif
 
 /*
  * Members are NULL when the driver does not know them; RUNTIME_CALL answers "not supported" then.
