@@ -99,6 +99,22 @@ find_calls_in_object(const struct elf_object *object, struct runtime_calls *ret_
 	return is_found;
 }
 
+/* The first object behind this library that has a runtime, whatever it is called and however it was
+ * loaded. */
+static bool
+find_runtime_object(struct elf_object *ret_object)
+{
+	struct elf_object here;
+	void *found;
+
+	if (elf_object_named("libcudart.so", ret_object))
+		return true;
+	if (!elf_object_at((void *)find_runtime_object, &here))
+		return false;
+	found = elf_find_function_after(here.load_order, rows[0].symbol);
+	return found && elf_object_at(found, ret_object);
+}
+
 /* The reference is never given back: what is remembered here must stay callable. */
 static void
 keep_loaded(struct runtime_calls *calls)
@@ -121,8 +137,7 @@ find_runtime(const struct elf_object *caller, struct runtime_calls *ret_calls)
 		return false;
 	if (!(caller && find_calls_in_object(caller, ret_calls)) &&
 	    !find_calls(RTLD_NEXT, ret_calls) &&
-	    !(elf_object_named("libcudart.so", &runtime) &&
-	      find_calls_in_object(&runtime, ret_calls)))
+	    !(find_runtime_object(&runtime) && find_calls_in_object(&runtime, ret_calls)))
 		return false;
 	keep_loaded(ret_calls);
 	return true;

@@ -5,8 +5,9 @@
  * Which CUDA runtime an object calls: several can live in one process.
  *
  * Tried in this order: the caller's own object and what it needs, what is loaded after this
- * library, any loaded libcudart. The answer is kept for the range of the caller's object, and the
- * runtime stays loaded.
+ * library, any loaded libcudart, any other object that has a runtime (a plug-in that was linked
+ * with the static one and calls it by a jump: its caller seems to be somebody else). The answer is
+ * kept for the range of the caller's object, and the runtime stays loaded.
  *
  * Locking: none; answers are appended, never changed.
  */
