@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tests of the GPU lane that need no GPU: how it runs, bounds, compares and counts programs; prints TAP.
+
+usage: test_lane.py
+"""
+import contextlib
+import io
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import time
+import traceback
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+
+from lane import compare, figures, part_times, programs, session as lane_session  # noqa: E402
+import measure  # noqa: E402
+
+SHELL = "/bin/sh"
+
+
+def make_session(folder):
+    """The lane with a folder for everything; what is preloaded is a library that changes nothing."""
+    root = pathlib.Path(folder)
+    for name in ("out", "programs", "work"):
+        (root / name).mkdir()
+    return lane_session.Session(root / "out", root / "programs", "/nonexistent/libpoolshim.so", root / "work",
+                                root / "cuda", HERE.parent.parent)
+
+
+def failed(session):
+    return [check["name"] for check in session.checks if not check["ok"]]
+
+
+def test_median_has_the_interval_of_the_binomial_distribution(_):
+    assert figures.interval_ranks(15) == (3, 11), figures.interval_ranks(15)
+    assert figures.interval_ranks(20) == (5, 14), figures.interval_ranks(20)
+    assert figures.interval_ranks(3) == (0, 2), "few values have the widest interval"
+    for n in (999, 1000):
+        low, high = figures.interval_ranks(n)
+        assert low in (468, 469) and high == n - 1 - low, "the two forms agree where they meet"
+
+
+def test_difference_is_of_pairs_and_not_of_medians(_):
+    found = figures.difference([(10, 12), (100, 102), (50, 52), (7, 9), (3, 5), (1, 3)])
+    assert (found["median"], found["low"], found["high"], found["n"]) == (2, 2, 2, 6), found
+
+
+def test_a_difference_may_be_as_large_as_the_noise_or_the_limit(_):
+    noise = {"median": 0, "low": -9, "high": 2}
+    assert figures.within({"median": 4.9}, {"median": 0, "low": 0, "high": 0}, 5.0)
+    assert not figures.within({"median": 5.1}, {"median": 0, "low": 0, "high": 0}, 5.0)
+    assert figures.within({"median": 8.0}, noise, 5.0)
+    assert not figures.within({"median": 9.5}, noise, 5.0)
+
+
+def test_a_program_that_hangs_is_ended_with_its_children(session):
+    start = time.monotonic()
+    result = session.run("hang", [SHELL, "-c", "echo before; sleep 600 & wait"], False, limit_s=1)
+    assert result.code == "timeout", result.code
+    assert time.monotonic() - start < 20, "the children of a program held the lane"
+
+
+def test_a_program_that_is_not_there_is_a_result(session):
+    result = session.run("nothing", ["/nonexistent/program"], False)
+    assert str(result.code).startswith("not started"), result.code
+
+
+def test_a_part_that_raises_fails_and_the_next_one_runs(session):
+    session.guarded("bad", lambda session: {}["missing"])
+    session.guarded("good", lambda session: session.check("good: ran", True))
+    assert failed(session) == ["bad: run to its end"], failed(session)
+    assert session.checks[-1]["name"] == "good: ran"
+
+
+def test_what_starts_behind_the_deadline_is_not_run(session):
+    session.deadline = time.monotonic() - 1
+    session.guarded("late", lambda session: session.check("late: ran", True))
+    assert failed(session) == ["late: run"], failed(session)
+
+
+def test_the_results_are_there_after_a_failure(session):
+    session.check("a", True)
+    session.check("b", False, "why")
+    session.record("cells", "x", 1)
+    session.write()
+    found = json.loads((session.out / "results.json").read_text(encoding="utf-8"))
+    assert (found["n_passed"], found["n_failed"], found["cells"]) == (1, 1, {"x": 1}), found
+
+
+def test_a_missing_dump_is_a_failed_check(session):
+    session.run("no_dump", [SHELL, "-c", "true"], True)
+    assert failed(session) == ["no_dump: the dump can be read"], failed(session)
+
+
+def test_a_dump_is_kept_under_its_name(session):
+    session.run("dump", [SHELL, "-c", 'echo "{\\"devices\\": []}" >"$POOLSHIM_DUMP"'], True)
+    assert session.dumps == {"dump": {"devices": []}}, session.dumps
+
+
+def test_lines_that_start_with_time_are_not_compared(session):
+    script = 'echo "value 1"; echo "TIME us $$"'
+    compare.compare(session, "same", [SHELL, "-c", script], wants_dump=False)
+    assert not failed(session), failed(session)
+    compare.compare(session, "other", [SHELL, "-c", 'echo "${LD_PRELOAD:-native}"; [ -z "$LD_PRELOAD" ]'],
+                    wants_dump=False)
+    assert failed(session) == ["other: exit code", "other: same output"], failed(session)
+
+
+def test_the_environment_of_the_caller_does_not_reach_the_programs(session):
+    with environment({"POOLSHIM_MODE": "off", "LD_PRELOAD": ""}):
+        result = session.run("env", [SHELL, "-c", 'echo "${POOLSHIM_MODE-none}"'], False)
+    assert result.lines == ["none"], result.lines
+
+
+@contextlib.contextmanager
+def environment(more):
+    before = dict(os.environ)
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def test_a_program_that_does_not_build_is_a_failed_check(session):
+    bad = programs.driver_program("bad", "tests/gpu/does_not_exist.c")
+    session.root = session.work
+    (session.work / "tests/gpu").mkdir(parents=True)
+    with contextlib.redirect_stdout(io.StringIO()):
+        programs.build(session, [])
+    session.checks.clear()
+    try:
+        programs.build_one(session, bad)
+    except OSError as error:
+        raise AssertionError(f"a missing source ended the build: {error}") from error
+    assert failed(session) == ["build: bad"], failed(session)
+
+
+def test_times_are_read_from_what_programs_print(_):
+    assert part_times.parse_thrust(["thrust n=10 1.5 us/iter sum 7", "x"]) == [("10", 1.5, "7")]
+    line = "RESULT fixed 17.90 ms/iter device 4000 MiB torch_peak_live 1 torch_peak_reserved 2 value 0.990700"
+    assert part_times.parse_torch([line]) == (17.9, 4000, "0.990700")
+    assert part_times.parse_torch(["RESULT other"]) is None
+
+
+def test_every_part_has_its_programs_and_sources(_):
+    for name in measure.PARTS:
+        part = measure.part(name)
+        assert callable(part.run), name
+        for program in part.PROGRAMS:
+            for source in program.sources:
+                assert (HERE.parent.parent / source).is_file(), f"{name}: {source} is missing"
+
+
+def test_parts_are_chosen_by_name(_):
+    assert measure.chosen("times,correctness") == ["times", "correctness"]
+    assert measure.chosen(None) == list(measure.PARTS)
+    try:
+        measure.chosen("times,lunch")
+    except SystemExit as error:
+        assert "lunch" in str(error.code), error
+    else:
+        raise AssertionError("a part that does not exist was accepted")
+
+
+def main():
+    tests = [(name, function) for name, function in globals().items() if name.startswith("test_")]
+    print(f"1..{len(tests)}")
+    n_failed = 0
+    for number, (name, function) in enumerate(tests, 1):
+        said = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                    function(make_session(folder))
+                is_ok = True
+            except Exception:  # pylint: disable=broad-except
+                said.write(traceback.format_exc())
+                is_ok = False
+        n_failed += not is_ok
+        print(f"{'ok' if is_ok else 'not ok'} {number} - {name[5:].replace('_', ' ')}")
+        if not is_ok:
+            print("".join(f"# {line}\n" for line in said.getvalue().splitlines()), end="")
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
