@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from lane import compare, figures, part_times, programs, session as lane_session  # noqa: E402
+from lane import compare, figures, part_launch, part_times, programs, session as lane_session  # noqa: E402
 import measure  # noqa: E402
 
 SHELL = "/bin/sh"
@@ -143,6 +143,24 @@ def test_a_program_that_does_not_build_is_a_failed_check(session):
     assert failed(session) == ["build: bad"], failed(session)
 
 
+def test_the_lines_of_the_pair_program_are_read(_):
+    pairs, objects = part_launch.parse_pairs(
+        ["TIME_IN cuLaunchKernel linked libpoolshim.so own libcuda.so.1", "PAIR cuLaunchKernel 3.50 2.00 2.10",
+         "PAIR cuLaunchKernel x 2 3"])
+    assert pairs == {"cuLaunchKernel": [(3.5, 2.0, 2.1)]}, pairs
+    assert objects == {"cuLaunchKernel": ("libpoolshim.so", "libcuda.so.1")}, objects
+
+
+def test_a_slow_body_is_found_and_a_fast_one_passes(session):
+    slow = [(2050.0 + i % 7, 2000.0 + i % 7, 2000.0 + i % 7) for i in range(200)]
+    fast = [(2003.0 + i % 7, 2000.0 + i % 7, 2000.0 + i % 7) for i in range(200)]
+    part_launch.judge_pair(session, "shimmed", "slow", [slow], ("libpoolshim.so", "libcuda.so.1"))
+    part_launch.judge_pair(session, "shimmed", "fast", [fast], ("libpoolshim.so", "libcuda.so.1"))
+    part_launch.judge_pair(session, "shimmed", "unhooked", [fast], ("libcuda.so.1", "libcuda.so.1"))
+    assert failed(session) == ["launch: slow within a process, at most 5 ns or the noise",
+                               "launch: unhooked is the shim's"], failed(session)
+
+
 def test_times_are_read_from_what_programs_print(_):
     assert part_times.parse_thrust(["thrust n=10 1.5 us/iter sum 7", "x"]) == [("10", 1.5, "7")]
     line = "RESULT fixed 17.90 ms/iter device 4000 MiB torch_peak_live 1 torch_peak_reserved 2 value 0.990700"
@@ -163,7 +181,7 @@ def test_parts_are_chosen_by_name(_):
     assert measure.chosen("times,correctness") == ["times", "correctness"]
     assert measure.chosen(None) == list(measure.PARTS)
     try:
-        measure.chosen("times,lunch")
+        measure.chosen("launch,lunch")
     except SystemExit as error:
         assert "lunch" in str(error.code), error
     else:
