@@ -21,9 +21,9 @@ from lane.programs import build  # noqa: E402
 from lane.session import Session  # noqa: E402
 
 # In this order: what is timed first, while the machine is still quiet.
-PARTS = ("launch", "times", "frameworks", "correctness")
+PARTS = ("launch", "times", "frameworks", "correctness", "account")
 # Parts that use programs of other parts.
-USES = {}
+USES = {"account": ("times",)}
 
 
 def part(name):

@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from lane import compare, figures, part_launch, part_times, programs, session as lane_session  # noqa: E402
+from lane import compare, figures, part_account, part_launch, part_times, programs, session as lane_session  # noqa: E402
 import measure  # noqa: E402
 
 SHELL = "/bin/sh"
@@ -161,6 +161,17 @@ def test_a_slow_body_is_found_and_a_fast_one_passes(session):
                                "launch: unhooked is the shim's"], failed(session)
 
 
+def test_callers_must_be_named_and_never_the_driver(session):
+    caller = {"object": "libcublas.so.13", "used_bytes": 1, "peak_bytes": 2, "count": 3}
+    wrong = {**caller, "object": "libcuda.so.1"}
+    part_account.check_callers(session, "good", {"devices": [{"callers": [caller]}]}, [["libcublas"]])
+    assert not failed(session), failed(session)
+    part_account.check_callers(session, "bad", {"devices": [{"callers": [wrong]}]}, [["libcublas"]])
+    part_account.check_callers(session, "none", None, [["libcublas"]])
+    assert len(failed(session)) == 4, failed(session)
+    assert session.records["callers"]["good"] == [caller], "what was named is recorded"
+
+
 def test_times_are_read_from_what_programs_print(_):
     assert part_times.parse_thrust(["thrust n=10 1.5 us/iter sum 7", "x"]) == [("10", 1.5, "7")]
     line = "RESULT fixed 17.90 ms/iter device 4000 MiB torch_peak_live 1 torch_peak_reserved 2 value 0.990700"
@@ -178,7 +189,7 @@ def test_every_part_has_its_programs_and_sources(_):
 
 
 def test_parts_are_chosen_by_name(_):
-    assert measure.chosen("times,correctness") == ["times", "correctness"]
+    assert measure.chosen("launch,account") == ["launch", "account"]
     assert measure.chosen(None) == list(measure.PARTS)
     try:
         measure.chosen("launch,lunch")

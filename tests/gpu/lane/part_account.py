@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""POOLSHIM_MODE=account: the native outputs, and `callers` of the dump names the objects that asked for memory.
+
+Which objects were named is recorded for each program; what must be there is a short list of name parts, each group of
+which needs one hit.
+"""
+import pathlib
+import sys
+
+from lane.compare import check_equal, comparable
+from lane.machine import has_module, has_torch
+
+WORKLOADS = pathlib.Path(__file__).resolve().parent.parent / "workloads"
+PROGRAMS = []  # thrust_sort is the times part's, gpu_order the correctness part's
+
+ACCOUNT = {"POOLSHIM_MODE": "account"}
+
+# name: what it needs, arguments, and the groups of name parts.
+PYTHON = {
+    "torch": (has_torch, ["account_workloads.py", "torch"], [["libcublas"], ["libtorch", "libc10"]]),
+    "cupy": (lambda: has_module("cupy"), ["account_workloads.py", "cupy"], [["libcublas"], ["cupy", "cuda"]]),
+    "jax": (lambda: has_module("jax"), ["account_workloads.py", "jax"], [["xla", "jax"]]),
+}
+
+# Parts of the system that never ask for memory of their own accord.
+NEVER = ("libcuda.so", "libpoolshim", "libc.so", "ld-linux")
+
+
+def callers_of(dump):
+    """All callers of a dump: those of each device, of pinned memory and of the process."""
+    found = list((dump or {}).get("callers", []))
+    for device in (dump or {}).get("devices", []):
+        found += device.get("callers", [])
+    return found + (dump or {}).get("host", {}).get("callers", [])
+
+
+def check_callers(session, name, dump, groups):
+    found = callers_of(dump)
+    names = [pathlib.PurePath(caller.get("object", "")).name for caller in found]
+    session.record("callers", name, found)
+    for parts in groups:
+        session.check(f"{name}: {' or '.join(parts)} is named as a caller",
+                      any(part in n for part in parts for n in names), " ".join(names) or "no callers")
+    wrong = [n for n in names if n.startswith(NEVER)]
+    session.check(f"{name}: no caller is the driver, the shim or libc", found and not wrong, " ".join(wrong))
+    session.check(f"{name}: each caller has asked and its peak covers what it holds",
+                  all(c["count"] > 0 and c["peak_bytes"] >= c["used_bytes"] for c in found), f"{len(found)} callers")
+
+
+def check_mode(session, name, dump):
+    modes = {device.get("mode") for device in (dump or {}).get("devices", [])}
+    session.check(f"{name}: the dump says account", modes == {"account"}, str(modes))
+
+
+def python_program(session, name):
+    is_there, argv, groups = PYTHON[name]
+    if not is_there():
+        session.note(f"account: {name} is not installed or sees no GPU: its run was left out")
+        return
+    name = f"account_{name}"
+    command = [sys.executable, str(WORKLOADS / argv[0]), *argv[1:]]
+    native = session.run(name, command, False)
+    shimmed = session.run(name, command, True, ACCOUNT)
+    session.check(f"{name}: native run ended well", native.code == 0 and native.last.startswith("RESULT"),
+                  native.last or native.errors.strip()[-200:])
+    check_equal(session, name, native, shimmed)
+    check_mode(session, name, shimmed.dump)
+    check_callers(session, name, shimmed.dump, groups)
+
+
+def thrust(session, runtime):
+    """The lines but for their times: sizes and sums."""
+    name, program = f"account_thrust_{runtime}", f"thrust_sort_{runtime}"
+    native = session.run(name, [session.program(program)], False)
+    shimmed = session.run(name, [session.program(program)], True, ACCOUNT)
+    left, right = ([[line.split()[i] for i in (1, -1)] for line in comparable(r.lines)] for r in (native, shimmed))
+    session.check(f"{name}: exit code", native.code == shimmed.code == 0, f"native {native.code}, shimmed {shimmed.code}")
+    session.check(f"{name}: the native sums", left == right and len(left) == 3, f"{left} {right}")
+    check_mode(session, name, shimmed.dump)
+    check_callers(session, name, shimmed.dump, [[program]])
+
+
+def run(session):
+    jobs = [(f"account_{name}", python_program, name) for name in PYTHON]
+    jobs += [(f"account_thrust_{runtime}", thrust, runtime) for runtime in ("static", "shared")]
+    session.each(jobs)
