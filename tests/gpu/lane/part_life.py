@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+"""What happens to a process: ways out, signals in a storm, forks, resets, contexts, plug-ins. Native and shimmed alike."""
+import pathlib
+import re
+
+from lane.compare import compare, compare_right
+from lane.programs import Program, runtime_programs
+
+PLUGIN = Program("gpu_plugin.so", ("tests/gpu/gpu_plugin.cu",), "nvcc", "static", ("-shared", "-Xcompiler", "-fPIC"), ())
+PROGRAMS = [
+    *runtime_programs("gpu_exit", "tests/gpu/gpu_exit.cu", runtimes=("static",)),
+    *runtime_programs("gpu_storm", "tests/gpu/gpu_storm.cu", runtimes=("static",)),
+    *runtime_programs("gpu_life", "tests/gpu/gpu_life.cu", runtimes=("static", "shared"), libraries=("-lcuda",)),
+    PLUGIN,
+]
+
+# Ways out, and whether a dump is promised. quick_exit runs no handlers of exit(): nothing is promised, nor forbidden.
+WAYS_OUT = {"return": True, "exit": True, "exit_in_thread": True, "exit_without_main": True, "_exit": False, "abort": False,
+            "quick_exit": None, "sigkill": False, "sigterm": False, "segv": False}
+
+SCENARIOS = ("fork_before", "fork_after", "new_programs", "reset", "release_to_zero", "contexts", "green",
+             "threads_end", "plugin")
+
+SIGNALS_A_SECOND_MIN = 500  # a thousand are asked for; a machine under load gives fewer
+
+
+def way_out(session, way):
+    name, argv = f"exit_{way}", [session.program("gpu_exit_static"), way]
+    native = session.run(name, argv, False)
+    dump = session.temporary("exit.json")
+    child = session.popen(argv, True, None, dump)
+    code, output, errors = session.end(f"{name} shimmed", child)
+    session.check(f"{name}: exit code", code == native.code, f"native {native.code}, shimmed {code}")
+    session.check(f"{name}: same output", output.splitlines() == native.lines, output.strip())
+    session.check(f"{name}: nothing on stderr", errors == native.errors, errors.strip()[-200:])
+    is_promised = WAYS_OUT[way]
+    if is_promised is not None:
+        session.check(f"{name}: {'a dump' if is_promised else 'no dump'}", dump.exists() == is_promised)
+    if is_promised and dump.exists():
+        found = session.read_dump(name, dump)
+        held = re.search(r"device (\d+) pinned (\d+)", output)
+        seen = (found["devices"][0]["requested_bytes"], found["host"]["requested_bytes"]) if found else None
+        session.check(f"{name}: the dump tells what was held",
+                      bool(held) and seen == (int(held[1]), int(held[2])), f"{seen}")
+    leftovers = list(pathlib.Path(dump).parent.glob(dump.name + "?*"))
+    session.check(f"{name}: no half-written dump", not leftovers, str(leftovers))
+
+
+def scenario(session, runtime, what):
+    name = f"life_{what}_{runtime}"
+    compare_right(session, name, [session.program(f"gpu_life_{runtime}"), what, session.program(PLUGIN.name)],
+                  wants_dump=False)
+
+
+def in_account_mode(session, what):
+    name = f"life_{what}_account"
+    compare(session, name, [session.program("gpu_life_static"), what, session.program(PLUGIN.name)],
+            shim_extra={"POOLSHIM_MODE": "account"}, wants_dump=False)
+
+
+def storm(session, way):
+    name, argv = f"storm_{way}", [session.program("gpu_storm_static"), way]
+    dump = session.temporary("storm-%n.json")
+    if way == "default":  # natively the signal is not sent: it would end the program
+        code, output, errors = session.end(f"{name} shimmed", session.popen(argv, True, None, dump))
+        lines = output.splitlines()
+    else:
+        native, shimmed = compare(session, name, argv)
+        session.check(f"{name}: native run is right", native.code == 0, native.last)
+        code, lines, errors = shimmed.code, shimmed.lines, shimmed.errors
+    figures = dict(re.findall(r"^TIME (\S+) ([0-9.]+)$", "\n".join(lines), re.M))
+    session.record("storms", way, figures)
+    session.check(f"{name}: no block wrong, no crash", code == 0, f"exit {code}, {lines[:1]} {errors.strip()[-200:]}")
+    rate = float(figures.get("signals", 0)) / max(float(figures.get("seconds", 0)), 0.001)
+    session.check(f"{name}: signals were sent", rate >= SIGNALS_A_SECOND_MIN, f"{rate:.0f} a second")
+    if way == "default":
+        dumps = sorted(session.work.glob(dump.name.replace("%n", "*")))
+        found = [session.read_dump(name, path) for path in dumps]
+        by_signal = [d for d in found if d and d["reason"] == "signal"]
+        session.check(f"{name}: signals gave dumps, the last one is that of the end",
+                      by_signal and found[-1] and any(d and d["reason"] == "exit" for d in found), f"{len(dumps)} dumps")
+        for path in dumps:
+            path.unlink()
+
+
+def run(session):
+    jobs = [(f"exit_{way}", way_out, way) for way in WAYS_OUT]
+    jobs += [(f"life_{what}_{runtime}", scenario, runtime, what) for what in SCENARIOS
+             for runtime in ("static", "shared")]
+    jobs += [(f"life_{what}_account", in_account_mode, what) for what in SCENARIOS]
+    session.each(jobs)
+    session.each([(f"storm_{way}", storm, way) for way in ("default", "before", "after")], 1)
