@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "policy/signal_name.h"
+#include "shim/checker.h"
 #include "shim/context.h"
 #include "shim/dump.h"
 #include "shim/hooks.h"
@@ -16,6 +17,7 @@
 atomic_bool init_active;
 
 static struct options options;
+static const char *why_account; /* not the user's choice */
 static pthread_once_t init_once = PTHREAD_ONCE_INIT;
 static atomic_bool was_used;
 static _Atomic pid_t owner_pid; /* the process whose cuInit was seen; 0: none */
@@ -65,6 +67,28 @@ on_fork_child(void)
 	atomic_store(&owner_pid, 0);
 }
 
+/* Whoever asks for the pool by name gets it. */
+static void
+step_down_for_checker(void)
+{
+	const char *checker = options.mode == OPTION_MODE_POOL ? checker_find() : NULL;
+
+	if (!checker)
+		return;
+	if (options.is_set[OPTION_MODE]) {
+		log_line(OPTION_LOG_INFO,
+			 "under %s, which does not see what happens inside the pool's segments",
+			 checker);
+		return;
+	}
+	options.mode = OPTION_MODE_ACCOUNT;
+	why_account = checker;
+	log_line(OPTION_LOG_WARN,
+		 "under %s: POOLSHIM_MODE is account, so that it sees each block; "
+		 "set pool to have the pool",
+		 checker);
+}
+
 static void
 start(void)
 {
@@ -79,6 +103,7 @@ start(void)
 	tell_problems(unknown, n_unknown);
 	if (options.mode == OPTION_MODE_OFF || !hooks_are_complete())
 		return;
+	step_down_for_checker();
 	context_init();
 	pthread_atfork(NULL, NULL, on_fork_child);
 	atomic_store(&owner_pid, getpid());
@@ -114,6 +139,12 @@ const struct options *
 init_options(void)
 {
 	return &options;
+}
+
+const char *
+init_why_account(void)
+{
+	return why_account;
 }
 
 /* Runs after main has returned or exit() was called, after the program's own destructors. Calls no

@@ -39,5 +39,8 @@ init_is_active(void)
 /* Was cuInit seen, and is this the process that called it? Dumps are taken there only. */
 bool init_is_own_process(void);
 
-/* Valid once active. */
+/* Valid once active. The mode is the one in force. */
 const struct options *init_options(void);
+
+/* Under which tool the mode became account by itself; NULL: the mode is as the user has it. */
+const char *init_why_account(void);

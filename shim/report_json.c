@@ -133,6 +133,10 @@ print_device(const struct report_device *d, struct out *out)
 		print_uuid(d->device, out);
 	out_print(out, "      \"name\": ");
 	out_json_string(out, d->device->name);
+	if (init_why_account()) {
+		out_print(out, ",\n      \"mode_why\": ");
+		out_json_string(out, init_why_account());
+	}
 	out_print(out, ",\n      \"device_total_bytes\": %" PRIu64 ",\n", d->device->total_bytes);
 	if (d->limit_bytes != LIMIT_NONE)
 		out_print(out, "      \"limit_bytes\": %" PRIu64 ",\n", d->limit_bytes);

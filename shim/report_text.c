@@ -155,6 +155,8 @@ print_coverage(struct out *out)
 			out_print(out, " %s %" PRIu64, coverage_route_name(i), coverage.n_found[i]);
 	out_print(out, "; order: completed blocks only; mode %s\n",
 		  init_options()->mode == OPTION_MODE_ACCOUNT ? "account" : "pool");
+	if (init_why_account())
+		out_print(out, "mode account: under %s\n", init_why_account());
 }
 
 void

@@ -90,6 +90,7 @@ CUresult
 cuInit(unsigned int flags)
 {
 	CUresult r = sim_enter(E_cuInit, NEED_NOTHING);
+	bool is_first = false;
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -100,8 +101,12 @@ cuInit(unsigned int flags)
 	if (!sim.is_init) {
 		r = start();
 		sim.is_init = r == CUDA_SUCCESS;
+		is_first = sim.is_init;
 	}
-	return sim_leave(r);
+	sim_leave(r);
+	if (is_first)
+		debugger_inject();
+	return r;
 }
 
 CUresult

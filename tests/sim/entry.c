@@ -95,6 +95,7 @@ sim_enter(enum entry_id e, enum need need)
 {
 	CUresult r;
 
+	debugger_tell(entries[e].symbol);
 	pthread_mutex_lock(&sim.lock);
 	inject_count(e);
 	r = inject_take(e);

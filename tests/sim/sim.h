@@ -113,6 +113,13 @@ void cusim_fail_clear(void);
 uint64_t cusim_call_count(const char *function);
 void cusim_reset_counts(void);
 
+/*
+ * Call function(arg, symbol) at the beginning of every driver call from now on, in the calling
+ * thread, as CUPTI's callbacks do; NULL: no more. The library that CUDA_INJECTION64_PATH names is
+ * loaded in the first cuInit, and its InitializeInjection() called.
+ */
+void cusim_subscribe(void (*function)(void *arg, const char *symbol), void *arg);
+
 /* Every later call that needs this context answers code. Code 0 takes it back. */
 void cusim_set_sticky(void *context, int code);
 

@@ -361,6 +361,9 @@ void inject_init(void);
 CUresult inject_take(enum entry_id e);
 void inject_count(enum entry_id e);
 
+void debugger_tell(const char *symbol);
+void debugger_inject(void);
+
 /* device.c */
 CUresult device_find(CUdevice ordinal, struct device **ret_dev);
 
