@@ -7,11 +7,14 @@ which needs one hit.
 import pathlib
 import sys
 
-from lane.compare import check_equal, comparable
+from lane.compare import check_equal, comparable, compare
 from lane.machine import has_module, has_torch
+from lane.programs import runtime_programs
 
 WORKLOADS = pathlib.Path(__file__).resolve().parent.parent / "workloads"
-PROGRAMS = []  # thrust_sort is the times part's, gpu_order the correctness part's
+PROGRAMS = [  # and thrust_sort, which is the times part's
+    *runtime_programs("gpu_vendor", "tests/gpu/gpu_vendor.cu", libraries=("-lcublas", "-lcufft", "-lcudnn")),
+]
 
 ACCOUNT = {"POOLSHIM_MODE": "account"}
 
@@ -80,7 +83,19 @@ def thrust(session, runtime):
     check_callers(session, name, shimmed.dump, [[program]])
 
 
+def vendor(session, runtime, mode):
+    """A program beside the vendor's libraries: who asked for what, by the program's own runtime and by theirs."""
+    name, program = f"vendor_{runtime}_{mode}", f"gpu_vendor_{runtime}"
+    native, shimmed = compare(session, name, [session.program(program)], shim_extra={"POOLSHIM_MODE": mode})
+    session.check(f"{name}: native run is right", native.code == 0, native.errors.strip()[-200:])
+    check_callers(session, name, shimmed.dump, [["libcublas"], [program]])
+    if not any("libcudnn" in caller.get("object", "") for caller in callers_of(shimmed.dump)):
+        session.note(f"{name}: libcudnn is not among the callers: it worked in memory that the program gave it")
+
+
 def run(session):
-    jobs = [(f"account_{name}", python_program, name) for name in PYTHON]
+    jobs = [(f"vendor_{runtime}_{mode}", vendor, runtime, mode) for runtime in ("static", "shared")
+            for mode in ("account", "pool")]
+    jobs += [(f"account_{name}", python_program, name) for name in PYTHON]
     jobs += [(f"account_thrust_{runtime}", thrust, runtime) for runtime in ("static", "shared")]
     session.each(jobs)
