@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from lane import compare, figures, part_account, part_launch, part_times, programs, session as lane_session  # noqa: E402
+from lane import compare, figures, part_account, part_launch, part_routes, part_times, programs, session as lane_session  # noqa: E402
 import measure  # noqa: E402
 
 SHELL = "/bin/sh"
@@ -170,6 +170,19 @@ def test_callers_must_be_named_and_never_the_driver(session):
     part_account.check_callers(session, "none", None, [["libcublas"]])
     assert len(failed(session)) == 4, failed(session)
     assert session.records["callers"]["good"] == [caller], "what was named is recorded"
+
+
+def test_every_cell_of_a_route_is_a_check_and_is_recorded(session):
+    cells = {kind: {"result": "pass", "why": []} for kind in part_routes.KINDS}
+    cells["managed"] = {"result": "unproved", "why": "never refused"}
+    part_routes.judge(session, "good", cells, "")
+    assert not failed(session) and len(session.checks) == 8, failed(session)
+    cells["vmm"] = {"result": "fail", "why": ["not seen", "x"]}
+    part_routes.judge(session, "bad", cells, "")
+    assert failed(session) == ["route bad vmm"], failed(session)
+    part_routes.judge(session, "none", {}, "no result")
+    assert len(failed(session)) == 9, "a route without a result fails in every cell"
+    assert session.records["routes"]["bad"]["vmm"] == "fail", session.records
 
 
 def test_times_are_read_from_what_programs_print(_):

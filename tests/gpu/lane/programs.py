@@ -42,7 +42,7 @@ def command(program, target, root, cuda_home):
                 str(root), "-Xlinker", "-rpath", "-Xlinker", lib, *program.flags, "-o", target, *sources, stubs,
                 *program.libraries]
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-I", str(root), "-isystem", f"{cuda_home}/include",
-            *program.flags, "-o", target, *sources, stubs, f"-L{lib}", *program.libraries]
+            *program.flags, "-o", target, *sources, stubs, f"-L{lib}", f"-Wl,-rpath,{lib}", *program.libraries]
 
 
 def newest(root, program):
