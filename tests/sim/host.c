@@ -118,10 +118,10 @@ cuMemHostUnregister(void *p)
 			CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
-CUresult
-cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int flags)
+static CUresult
+host_register(enum entry_id e, void *p, size_t bytesize, unsigned int flags)
 {
-	CUresult r = sim_enter(E_cuMemHostRegister_v2, NEED_CONTEXT);
+	CUresult r = sim_enter(e, NEED_CONTEXT);
 	struct alloc init = {
 		.kind = ALLOC_REGISTERED,
 		.base = (uint64_t)p,
@@ -140,6 +140,18 @@ cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int flags)
 	if (r == CUDA_ERROR_INVALID_VALUE)
 		r = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	return sim_leave(r);
+}
+
+CUresult
+cuMemHostRegister(void *p, size_t bytesize, unsigned int flags)
+{
+	return host_register(E_cuMemHostRegister, p, bytesize, flags);
+}
+
+CUresult
+cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int flags)
+{
+	return host_register(E_cuMemHostRegister_v2, p, bytesize, flags);
 }
 
 CUresult

@@ -49,6 +49,18 @@ phys_init_device(struct device *dev)
 	return CUDA_SUCCESS;
 }
 
+/* Host memory by handle is kept like a device's, as much of it as device 0 has. */
+struct device *
+phys_host(void)
+{
+	static struct device host = {.is_host = true, .memfd = -1};
+
+	host.n_pages = sim.devices[0].n_pages;
+	if (host.memfd < 0 && phys_init_device(&host) != CUDA_SUCCESS)
+		return NULL;
+	return &host;
+}
+
 /* The first run of n free pages, else 0 and *ret_first is the longest run there is. */
 static uint64_t
 find_run(const struct device *dev, uint64_t n, uint64_t *ret_first)
@@ -103,6 +115,24 @@ phys_new(struct device *dev, uint64_t n_pages, struct phys **ret_phys)
 	return CUDA_SUCCESS;
 }
 
+/* The same pages under another handle. */
+CUresult
+phys_alias(struct phys *of, struct phys **ret_phys)
+{
+	const size_t n_bytes = sizeof(*of) + of->n_extents * sizeof(of->extents[0]);
+	struct phys *phys = malloc(n_bytes);
+
+	if (!phys)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(phys, of, n_bytes);
+	phys->refs = 1;
+	phys->n_handles = 0;
+	phys->alias_of = of;
+	phys_ref(of);
+	*ret_phys = phys;
+	return CUDA_SUCCESS;
+}
+
 void
 phys_ref(struct phys *phys)
 {
@@ -116,6 +146,11 @@ phys_unref(struct phys *phys)
 
 	if (--phys->refs > 0)
 		return;
+	if (phys->alias_of) {
+		phys_unref(phys->alias_of);
+		free(phys);
+		return;
+	}
 	for (unsigned i = 0; i < phys->n_extents; i++) {
 		const struct extent *x = &phys->extents[i];
 

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/sim/phys.h"
 #include "tests/sim/sim.h"
 #include "tests/sim/unsupported.h"
 
@@ -69,20 +70,6 @@ enum {
 	SIM_MAX_DEVICES = 16,
 	SIM_CTX_DEPTH = 64,
 	CHUNK_UNITS = 4096, /* SIM_PAGE / SIM_UNIT */
-};
-
-struct extent {
-	uint64_t first, n; /* pages of the device */
-};
-
-/* Pages of one device, in as few runs as there were. */
-struct phys {
-	struct device *dev;
-	unsigned refs;
-	unsigned n_handles; /* references that the program holds, of refs */
-	unsigned n_extents;
-	uint64_t n_pages;
-	struct extent extents[];
 };
 
 enum alloc_kind {
@@ -278,6 +265,7 @@ struct op {
 
 struct device {
 	int ordinal;
+	bool is_host; /* host memory by handle */
 	uint64_t n_pages, n_used_pages;
 	uint8_t *used; /* a byte a page */
 	int memfd;
@@ -378,6 +366,8 @@ enum handle_kind {
 	HANDLE_EXEC,
 	HANDLE_PHYS,
 	HANDLE_GREEN,
+	HANDLE_ARRAY,
+	HANDLE_MIPMAP,
 };
 CUresult handle_add(const void *handle, enum handle_kind kind);
 bool handle_is(const void *handle, enum handle_kind kind);
@@ -390,19 +380,6 @@ bool ctx_is_known(CUcontext ctx);
 struct CUctx_st *ctx_new(struct device *dev, unsigned flags, unsigned api_version);
 void ctx_close(struct CUctx_st *ctx);
 CUresult ctx_retain_primary(struct device *dev, struct CUctx_st **ret_ctx);
-
-/* phys.c: pages, and the window of addresses that device memory lives in. */
-CUresult phys_init(void);
-CUresult phys_init_device(struct device *dev);
-CUresult phys_new(struct device *dev, uint64_t n_pages, struct phys **ret_phys);
-void phys_ref(struct phys *phys);
-void phys_unref(struct phys *phys);
-CUresult phys_map(struct phys *phys, uint64_t addr, uint64_t offset_pages, uint64_t n_pages,
-		  int prot);
-void phys_unmap(uint64_t addr, uint64_t n_pages);
-CUresult va_take(uint64_t n_pages, uint64_t align_bytes, uint64_t *ret_addr);
-void va_give(uint64_t addr, uint64_t n_pages);
-bool va_is_device(uint64_t addr);
 
 /* alloc.c: the allocations, by address; carving. */
 struct alloc *alloc_find(uint64_t addr);

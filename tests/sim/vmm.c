@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /*
  * Virtual memory management: reserved addresses, physical handles, mappings, access. Everything
@@ -130,9 +131,16 @@ device_of(const CUmemAllocationProp *prop, struct device **ret_dev)
 {
 	if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	return device_find(prop->location.id, ret_dev);
+	switch (prop->location.type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		return device_find(prop->location.id, ret_dev);
+	case CU_MEM_LOCATION_TYPE_HOST:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+		*ret_dev = phys_host();
+		return *ret_dev ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
 }
 
 CUresult
@@ -231,6 +239,59 @@ cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHand
 	if (r == CUDA_SUCCESS)
 		phys_ref(phys);
 	return sim_leave(r);
+}
+
+/*
+ * A descriptor stands for the memory inside this process only: it holds the handle's number, and
+ * the handle must not have been released before it is imported. As measured, an import is another
+ * handle of the same memory.
+ */
+CUresult
+cuMemExportToShareableHandle(void *ret_os_handle, CUmemGenericAllocationHandle handle,
+			     CUmemAllocationHandleType type, unsigned long long flags)
+{
+	CUresult r = sim_enter(E_cuMemExportToShareableHandle, NEED_INIT);
+	int fd;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!ret_os_handle || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	    !handle_is((void *)(uintptr_t)handle, HANDLE_PHYS))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	fd = memfd_create("cusim-handle", MFD_CLOEXEC);
+	if (fd < 0 || pwrite(fd, &handle, sizeof(handle), 0) != sizeof(handle)) {
+		close(fd);
+		return sim_leave(CUDA_ERROR_OPERATING_SYSTEM);
+	}
+	*(int *)ret_os_handle = fd;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult
+cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret_handle, void *os_handle,
+			       CUmemAllocationHandleType type)
+{
+	CUresult r = sim_enter(E_cuMemImportFromShareableHandle, NEED_INIT);
+	CUmemGenericAllocationHandle of = 0;
+	struct phys *phys;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!ret_handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	    pread((int)(intptr_t)os_handle, &of, sizeof(of), 0) != sizeof(of) ||
+	    !handle_is((void *)(uintptr_t)of, HANDLE_PHYS))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	r = phys_alias((struct phys *)(uintptr_t)of, &phys);
+	if (r != CUDA_SUCCESS)
+		return sim_leave(r);
+	r = handle_add(phys, HANDLE_PHYS);
+	if (r != CUDA_SUCCESS) {
+		phys_unref(phys);
+		return sim_leave(r);
+	}
+	phys->n_handles = 1;
+	*ret_handle = (CUmemGenericAllocationHandle)(uintptr_t)phys;
+	return sim_leave(CUDA_SUCCESS);
 }
 
 /* Mappings may only be named whole: [ptr, ptr + size) is a row of them, without a hole. */
@@ -357,7 +418,9 @@ cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	*prop = (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = phys->dev->ordinal},
+		.location = {.type = phys->dev->is_host ? CU_MEM_LOCATION_TYPE_HOST_NUMA
+							: CU_MEM_LOCATION_TYPE_DEVICE,
+			     .id = phys->dev->ordinal},
 	};
 	return sim_leave(CUDA_SUCCESS);
 }
