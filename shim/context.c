@@ -398,6 +398,7 @@ context_drop(struct context *context, unsigned generation)
 
 	/* From here on fences of the old generation answer complete, without a driver call. */
 	atomic_fetch_add_explicit(&context->generation, 1, memory_order_release);
+	external_drop(&context->generation, generation);
 	visible_reset(&context->visible);
 	capture_reset(context);
 	backend_events_forget(&context->events);

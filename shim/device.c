@@ -9,6 +9,7 @@
 
 struct stats device_host_stats;
 struct account device_host_account = {.limit_bytes = LIMIT_NONE};
+struct external device_host_external;
 
 static struct device devices[DEVICE_N_MAX];
 static atomic_bool is_filled[DEVICE_N_MAX];

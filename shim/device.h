@@ -14,6 +14,7 @@
 
 #include "policy/limits.h"
 #include "pool/stats.h"
+#include "shim/external.h"
 
 enum { DEVICE_N_MAX = LIMIT_N_DEVICES };
 
@@ -26,6 +27,7 @@ struct device {
 	bool reads_pageable; /* kernels may write any host memory: every free waits as natively */
 	struct account account;
 	struct stats stats;
+	struct external external; /* what lies there past the pool */
 };
 
 /*
@@ -39,3 +41,6 @@ struct device *device_find(int index);
 /* Pinned memory of all contexts. */
 extern struct stats device_host_stats;
 extern struct account device_host_account;
+
+/* Host memory that the driver holds for the process past the pool. */
+extern struct external device_host_external;

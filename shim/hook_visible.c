@@ -8,6 +8,7 @@
  */
 #include "shim/hooks.h"
 #include "shim/init.h"
+#include "shim/outside.h"
 #include "shim/visible.h"
 
 #define VISIBLE(name, suffix, stream0, parameters, arguments, stream, is_visible) \
@@ -123,6 +124,13 @@ VISIBLE_PAIR(cuStreamBatchMemOp_v2,
 	      unsigned int flags),
 	     (stream, count, paramArray, flags), stream, true)
 
-/* A graph may hold any of the above. */
+/* A graph may hold any of the above, and memory nodes. */
+static bool
+graph_is_visible(void)
+{
+	outside_read_graphs();
+	return true;
+}
+
 VISIBLE_PAIR(cuGraphLaunch, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream),
-	     hStream, true)
+	     hStream, graph_is_visible())

@@ -124,6 +124,30 @@ gather_memory(const struct device *device, const struct stats *stats, const char
 }
 
 static void
+read_external(const struct external *external, struct report_external *ret_external)
+{
+	for (int kind = 0; kind < EXTERNAL_N_KINDS; kind++) {
+		ret_external->bytes[kind] = stats_read(&external->bytes[kind]);
+		ret_external->peak_bytes[kind] = stats_read(&external->peak_bytes[kind]);
+	}
+	ret_external->total_bytes = stats_read(&external->total_bytes);
+	ret_external->peak_total_bytes = stats_read(&external->peak_total_bytes);
+	ret_external->n_unmeasured = stats_read(&external->n_unmeasured);
+	ret_external->peak_n_unmeasured = stats_read(&external->peak_n_unmeasured);
+}
+
+/* Was anything asked for past the pool? A context alone is not. */
+static bool
+was_external_used(const struct report_external *external)
+{
+	bool was_used = external->peak_n_unmeasured > 0;
+
+	for (int kind = 0; kind < EXTERNAL_N_KINDS; kind++)
+		was_used |= kind != EXTERNAL_context && external->peak_bytes[kind] > 0;
+	return was_used;
+}
+
+static void
 describe_process(struct report *report)
 {
 	const time_t now = time(NULL);
@@ -156,9 +180,13 @@ report_gather(struct report *report, enum report_reason reason)
 		entry->device = device;
 		entry->limit_bytes = limit_get(&device->account);
 		gather_memory(device, &device->stats, report->exe, &entry->memory);
-		report->was_used |= entry->memory.alloc_count > 0 || entry->memory.oom_count > 0;
+		read_external(&device->external, &entry->external);
+		report->was_used |= entry->memory.alloc_count > 0 || entry->memory.oom_count > 0 ||
+				    was_external_used(&entry->external);
 		report->n_devices++;
 	}
 	gather_memory(NULL, &device_host_stats, report->exe, &report->pinned);
-	report->was_used |= report->pinned.alloc_count > 0;
+	read_external(&device_host_external, &report->host_external);
+	report->was_used |=
+		report->pinned.alloc_count > 0 || was_external_used(&report->host_external);
 }

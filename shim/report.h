@@ -42,10 +42,18 @@ struct report_memory {
 	} callers[STATS_N_TAGS]; /* those that asked, largest peak first */
 };
 
+/* What lies on one device, or on the host, past the pool. */
+struct report_external {
+	uint64_t bytes[EXTERNAL_N_KINDS], peak_bytes[EXTERNAL_N_KINDS];
+	uint64_t total_bytes, peak_total_bytes;
+	uint64_t n_unmeasured, peak_n_unmeasured;
+};
+
 struct report_device {
 	const struct device *device;
 	uint64_t limit_bytes; /* LIMIT_NONE: none */
 	struct report_memory memory;
+	struct report_external external;
 };
 
 struct report {
@@ -58,6 +66,7 @@ struct report {
 	unsigned n_devices;
 	struct report_device devices[DEVICE_N_MAX];
 	struct report_memory pinned;
+	struct report_external host_external;
 	bool was_used; /* a CUDA allocation was seen */
 };
 

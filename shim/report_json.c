@@ -115,6 +115,41 @@ print_memory(const struct report_memory *m, const char *indent, struct out *out)
 	out_print(out, "\n");
 }
 
+/* The kinds that may lie there. Contexts are told only where one could be measured. */
+static void
+print_kinds(const struct report_external *e, enum external_place place, const char *name,
+	    const uint64_t *bytes, struct out *out)
+{
+	bool is_first = true;
+
+	out_print(out, "\"%s\": {", name);
+	for (int kind = 0; kind < EXTERNAL_N_KINDS; kind++) {
+		const struct external_kind_info *info = &external_kinds[kind];
+
+		if (info->place != place && info->place != EXTERNAL_ON_EITHER &&
+		    !(kind == EXTERNAL_registered && place == EXTERNAL_ON_DEVICE))
+			continue;
+		if (kind == EXTERNAL_context && e->peak_bytes[kind] == 0)
+			continue;
+		out_print(out, "%s\"%s\": %" PRIu64, is_first ? "" : ", ", info->name, bytes[kind]);
+		is_first = false;
+	}
+	out_print(out, "},\n");
+}
+
+static void
+print_external(const struct report_external *e, enum external_place place, const char *indent,
+	       struct out *out)
+{
+	out_print(out, "%s\"external_bytes\": %" PRIu64 ",\n", indent, e->total_bytes);
+	out_print(out, "%s\"peak_external_bytes\": %" PRIu64 ",\n", indent, e->peak_total_bytes);
+	out_print(out, "%s", indent);
+	print_kinds(e, place, "external", e->bytes, out);
+	out_print(out, "%s", indent);
+	print_kinds(e, place, "peak_external", e->peak_bytes, out);
+	out_print(out, "%s\"external_unmeasured_count\": %" PRIu64 ",\n", indent, e->n_unmeasured);
+}
+
 static void
 print_uuid(const struct device *device, struct out *out)
 {
@@ -142,6 +177,7 @@ print_device(const struct report_device *d, struct out *out)
 		out_print(out, "      \"limit_bytes\": %" PRIu64 ",\n", d->limit_bytes);
 	out_print(out, "      \"backend\": \"cuda\",\n      \"mode\": \"%s\",\n",
 		  init_options()->mode == OPTION_MODE_ACCOUNT ? "account" : "pool");
+	print_external(&d->external, EXTERNAL_ON_DEVICE, "      ", out);
 	print_memory(&d->memory, "      ", out);
 	out_print(out, "    }");
 }
@@ -168,6 +204,7 @@ report_print_json(const struct report *report, struct out *out)
 	out_print(out, "%s],\n  \"host\": {\n    \"name\": ", report->n_devices ? "\n  " : "");
 	out_json_string(out, report->host);
 	out_print(out, ",\n");
+	print_external(&report->host_external, EXTERNAL_ON_HOST, "    ", out);
 	print_memory(&report->pinned, "    ", out);
 	out_print(out, "  }\n}\n");
 }

@@ -53,10 +53,11 @@ percent(uint64_t part, uint64_t whole)
 }
 
 static void
-print_memory(const struct report_memory *m, struct out *out)
+print_memory(const struct report_memory *m, bool has_heads, struct out *out)
 {
-	out_print(out, "  %-8s %12s %12s %12s %12s %9s\n", "", "requested", "used", "free", "total",
-		  "segments");
+	if (has_heads)
+		out_print(out, "  %-8s %12s %12s %12s %12s %9s\n", "", "requested", "used", "free",
+			  "total", "segments");
 	out_print(out, "  %-8s %12s %12s %12s %12s %9" PRIu64 "\n", "now",
 		  size_of(m->requested_bytes).text, size_of(m->used_bytes).text,
 		  size_of(m->total_bytes - m->used_bytes).text, size_of(m->total_bytes).text,
@@ -92,20 +93,60 @@ print_callers(const struct report_memory *m, struct out *out)
 	out_print(out, "\n");
 }
 
+/* The kind with the highest peak of those that lie there and were not told yet; -1: none. */
+static int
+largest_kind(const struct report_external *e, enum external_place place, const bool *is_told)
+{
+	int largest = -1;
+
+	for (int kind = 0; kind < EXTERNAL_N_KINDS; kind++) {
+		if (is_told[kind] || e->peak_bytes[kind] == 0 ||
+		    (external_kinds[kind].place != place &&
+		     external_kinds[kind].place != EXTERNAL_ON_EITHER))
+			continue;
+		if (largest < 0 || e->peak_bytes[kind] > e->peak_bytes[largest])
+			largest = kind;
+	}
+	return largest;
+}
+
+/* One line, if there was anything: the sums, and the kinds that were largest, by their peaks. */
 static void
-print_device(const struct report_device *d, struct out *out)
+print_external(const struct report_external *e, enum external_place place, struct out *out)
+{
+	enum { N_TOLD = 2 };
+	bool is_told[EXTERNAL_N_KINDS] = {false};
+	int kind = largest_kind(e, place, is_told);
+
+	if (e->peak_total_bytes == 0 && e->peak_n_unmeasured == 0)
+		return;
+	out_print(out, "%soutside the pool: now %s, peak %s",
+		  place == EXTERNAL_ON_HOST ? "host " : "  ", size_of(e->total_bytes).text,
+		  size_of(e->peak_total_bytes).text);
+	for (int i = 0; i < N_TOLD && kind >= 0; i++) {
+		out_print(out, "%s%s %s", i ? ", " : " (", external_kinds[kind].name,
+			  size_of(e->peak_bytes[kind]).text);
+		is_told[kind] = true;
+		kind = largest_kind(e, place, is_told);
+	}
+	out_print(out, "%s%s\n", kind >= 0 ? ", ..." : "", e->peak_total_bytes ? ")" : "");
+}
+
+static void
+print_device(const struct report_device *d, bool has_heads, struct out *out)
 {
 	const struct report_memory *m = &d->memory;
 
 	out_print(out, "GPU %d  %s, %s, limit %s\n", d->device->index, d->device->name,
 		  size_of(d->device->total_bytes).text,
 		  d->limit_bytes == LIMIT_NONE ? "none" : size_of(d->limit_bytes).text);
-	print_memory(m, out);
+	print_memory(m, has_heads, out);
 	out_print(out, "  fragmentation %s: entropy %.2f, %.1f effective holes, largest free %s\n",
 		  frag_level_name(m->frag.level), m->frag.entropy, m->frag.effective_holes,
 		  size_of(m->frag.largest_free_bytes).text);
 	if (m->n_callers > 0)
 		print_callers(m, out);
+	print_external(&d->external, EXTERNAL_ON_DEVICE, out);
 }
 
 static void
@@ -116,6 +157,7 @@ print_device_briefly(const struct report_device *d, struct out *out)
 		  size_of(d->memory.peak_used_bytes).text, size_of(d->memory.total_bytes).text,
 		  d->limit_bytes == LIMIT_NONE ? "none" : size_of(d->limit_bytes).text,
 		  frag_level_name(d->memory.frag.level));
+	print_external(&d->external, EXTERNAL_ON_DEVICE, out);
 }
 
 static bool
@@ -124,22 +166,38 @@ is_in_use(const struct report_memory *m)
 	return m->alloc_count > 0 || m->oom_count > 0;
 }
 
-static void
-print_devices(const struct report *report, struct out *out)
+static bool
+is_device_in_use(const struct report_device *d)
 {
-	unsigned n_used = 0, n_printed = 0;
+	return is_in_use(&d->memory) || d->external.peak_total_bytes > 0 ||
+	       d->external.peak_n_unmeasured > 0;
+}
+
+static unsigned
+count_devices_in_use(const struct report *report)
+{
+	unsigned n = 0;
 
 	for (unsigned i = 0; i < report->n_devices; i++)
-		n_used += is_in_use(&report->devices[i].memory);
+		n += is_device_in_use(&report->devices[i]);
+	return n;
+}
+
+static void
+print_devices(const struct report *report, unsigned n_used, struct out *out)
+{
+	unsigned n_printed = 0;
+
 	for (unsigned i = 0; i < report->n_devices; i++) {
-		if (!is_in_use(&report->devices[i].memory))
+		if (!is_device_in_use(&report->devices[i]))
 			continue;
 		if (n_used < DEVICES_IN_FULL)
-			print_device(&report->devices[i], out);
-		else if (n_printed++ < DEVICES_MAX)
+			print_device(&report->devices[i], n_printed == 0, out);
+		else if (n_printed < DEVICES_MAX)
 			print_device_briefly(&report->devices[i], out);
+		n_printed++;
 	}
-	if (n_printed > DEVICES_MAX)
+	if (n_used >= DEVICES_IN_FULL && n_printed > DEVICES_MAX)
 		out_print(out, "and %u more GPUs: see the json form\n", n_printed - DEVICES_MAX);
 }
 
@@ -162,13 +220,18 @@ print_coverage(struct out *out)
 void
 report_print_text(const struct report *report, struct out *out)
 {
+	const unsigned n_used = count_devices_in_use(report);
+
 	out_print(out, "poolshim %s  %.64s, pid %d, %s %s%s%s\n", POOLSHIM_VERSION,
 		  program_of(report), (int)report->pid, report_reason_name(report->reason),
 		  report->time, report->rank ? ", rank " : "", report->rank ? report->rank : "");
-	print_devices(report, out);
+	print_devices(report, n_used, out);
 	if (is_in_use(&report->pinned)) {
 		out_print(out, "pinned host memory\n");
-		print_memory(&report->pinned, out);
+		/* Two devices in full, with all that may be said of each, leave no line for more.
+		 */
+		print_memory(&report->pinned, n_used != 2, out);
 	}
+	print_external(&report->host_external, EXTERNAL_ON_HOST, out);
 	print_coverage(out);
 }

@@ -80,6 +80,14 @@ def check_memory(memory, where):
     expect(fragmentation["level"] in ("low", "medium", "high"), f"{where}: level {fragmentation['level']}")
 
 
+def check_external(place, where):
+    """The sum is that of the kinds that lie there: what is registered lies on the host."""
+    kinds = {kind: n for kind, n in place["external"].items() if kind != "registered" or where == "host"}
+    expect(sum(kinds.values()) == place["external_bytes"], f"{where}: external_bytes is not the sum of {kinds}")
+    for kind, n in place["external"].items():
+        expect(n <= place["peak_external"][kind], f"{where}: {kind} is above its peak")
+
+
 def check_json(demo, sample_path, is_update):
     with tempfile.TemporaryDirectory() as folder:
         run(demo, DUMP=f"{folder}/100%%-%e-%p.json", LIMIT="50%")
@@ -99,6 +107,8 @@ def check_json(demo, sample_path, is_update):
     expect(device["limit_bytes"] * 2 == device["device_total_bytes"], "the limit is not half of the device")
     check_memory(device, "device")
     check_memory(dump["host"], "host")
+    check_external(device, "device")
+    check_external(dump["host"], "host")
 
 
 def check_forms(demo):

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls that get memory past the pool, and those that end it: counted (outside.h).
+ *
+ * What the pool holds and does not need must not make them fail: when the driver has no memory the
+ * pool gives back what is idle, and the driver is asked once more.
+ */
+#include "shim/hooks.h"
+#include "shim/managed.h"
+#include "shim/outside.h"
+#include "shim/serve.h"
+
+/* The driver's answer; after an out of memory the second one, if the pool made room. */
+#define ASK(call) \
+	({ \
+		CUresult asked = call; \
+		asked == CUDA_ERROR_OUT_OF_MEMORY &&serve_made_room() ? call : asked; \
+	})
+
+CUresult
+cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+		   unsigned int ElementSizeBytes)
+{
+	struct outside_scope scope;
+	CUresult r;
+
+	hooks_ready();
+	scope = outside_scope();
+	r = ASK(real.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
+	if (outside_counts(r))
+		outside_count(&scope, EXTERNAL_BY_ADDRESS, *dptr, EXTERNAL_pitched,
+			      *pPitch * Height);
+	return r;
+}
+
+CUresult
+cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+	struct outside_scope scope;
+	CUresult r;
+
+	hooks_ready();
+	scope = outside_scope();
+	r = ASK(real.cuMemAllocManaged(dptr, bytesize, flags));
+	if (!outside_counts(r))
+		return r;
+	managed_add(*dptr);
+	outside_count(&scope, EXTERNAL_BY_ADDRESS, *dptr, EXTERNAL_managed, bytesize);
+	return r;
+}
+
+/* Arrays */
+
+CUresult
+cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+{
+	CUDA_ARRAY3D_DESCRIPTOR how = {0};
+	struct outside_scope scope;
+	CUresult r;
+
+	hooks_ready();
+	scope = outside_scope();
+	r = ASK(real.cuArrayCreate_v2(pHandle, pAllocateArray));
+	if (!outside_counts(r))
+		return r;
+	how.Width = pAllocateArray->Width;
+	how.Height = pAllocateArray->Height;
+	how.Format = pAllocateArray->Format;
+	how.NumChannels = pAllocateArray->NumChannels;
+	outside_count_array(&scope, *pHandle, &how);
+	return r;
+}
+
+CUresult
+cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+{
+	struct outside_scope scope;
+	CUresult r;
+
+	hooks_ready();
+	scope = outside_scope();
+	r = ASK(real.cuArray3DCreate_v2(pHandle, pAllocateArray));
+	if (outside_counts(r))
+		outside_count_array(&scope, *pHandle, pAllocateArray);
+	return r;
+}
+
+CUresult
+cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
+		       const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+		       unsigned int numMipmapLevels)
+{
+	struct outside_scope scope;
+	CUresult r;
+
+	hooks_ready();
+	scope = outside_scope();
+	r = ASK(real.cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels));
+	if (outside_counts(r))
+		outside_count_mipmap(&scope, *pHandle, pMipmappedArrayDesc, numMipmapLevels);
+	return r;
+}
+
+CUresult
+cuArrayDestroy(CUarray hArray)
+{
+	struct external_record *record;
+	CUresult r;
+
+	hooks_ready();
+	record = outside_claim(EXTERNAL_BY_ARRAY, (uintptr_t)hArray);
+	r = real.cuArrayDestroy(hArray);
+	external_settle(record, r == CUDA_SUCCESS);
+	return r;
+}
+
+CUresult
+cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+{
+	struct external_record *record;
+	CUresult r;
+
+	hooks_ready();
+	record = outside_claim(EXTERNAL_BY_MIPMAP, (uintptr_t)hMipmappedArray);
+	r = real.cuMipmappedArrayDestroy(hMipmappedArray);
+	external_settle(record, r == CUDA_SUCCESS);
+	return r;
+}
+
+/* Stream-ordered memory. Its free is counted when it is called. */
+
+#define ASYNC(name, suffix, stream0, parameters, arguments) \
+	CUresult name##suffix parameters \
+	{ \
+		CUresult r; \
+\
+		hooks_ready(); \
+		r = ASK(real.name##suffix arguments); \
+		if (outside_counts(r)) \
+			outside_count_async(*dptr, bytesize, hStream, stream0); \
+		return r; \
+	}
+#define ASYNC_PAIR(name, parameters, arguments) \
+	ASYNC(name, , HOOK_STREAM0_LEGACY, parameters, arguments) \
+	ASYNC(name, _ptsz, HOOK_STREAM0_PER_THREAD, parameters, arguments)
+
+ASYNC_PAIR(cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),
+	   (dptr, bytesize, hStream))
+ASYNC_PAIR(cuMemAllocFromPoolAsync,
+	   (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+	   (dptr, bytesize, pool, hStream))
+
+/* Host memory that the program registers */
+
+#define REGISTER(name) \
+	CUresult name(void *p, size_t bytesize, unsigned int Flags) \
+	{ \
+		struct outside_scope scope; \
+		CUresult r; \
+\
+		hooks_ready(); \
+		scope = outside_scope(); \
+		r = real.name(p, bytesize, Flags); \
+		if (outside_counts(r)) \
+			outside_count(&scope, EXTERNAL_BY_REGISTERED, (uintptr_t)p, \
+				      EXTERNAL_registered, bytesize); \
+		return r; \
+	}
+
+REGISTER(cuMemHostRegister)
+REGISTER(cuMemHostRegister_v2)
+
+CUresult
+cuMemHostUnregister(void *p)
+{
+	struct external_record *record;
+	CUresult r;
+
+	hooks_ready();
+	record = outside_claim(EXTERNAL_BY_REGISTERED, (uintptr_t)p);
+	r = real.cuMemHostUnregister(p);
+	external_settle(record, r == CUDA_SUCCESS);
+	return r;
+}

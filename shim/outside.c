@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+#include "shim/outside.h"
+
+#include "shim/capture.h"
+#include "shim/context.h"
+
+_Atomic uint64_t outside_graph_devices;
+
+struct outside_scope
+outside_scope(void)
+{
+	struct outside_scope scope = {0};
+	struct context *context = init_is_active() ? context_of_stream(CU_STREAM_LEGACY) : NULL;
+
+	if (!context)
+		return scope;
+	scope.device = context->device;
+	scope.life = &context->generation;
+	/* acquire: the generation of the context that was just found, not of one before it */
+	scope.generation = atomic_load_explicit(scope.life, memory_order_acquire);
+	return scope;
+}
+
+static void
+place(const struct outside_scope *scope, struct external_item *item)
+{
+	const bool is_on_host = external_kinds[item->kind].place == EXTERNAL_ON_HOST;
+
+	item->place = is_on_host ? &device_host_external : &scope->device->external;
+	/* Whose context registered it is told with that device; it lies on the host. */
+	item->via = item->kind == EXTERNAL_registered ? &scope->device->external : NULL;
+	item->life = scope->life;
+	item->generation = scope->generation;
+}
+
+void
+outside_count(const struct outside_scope *scope, enum external_space space, uint64_t key,
+	      enum external_kind kind, uint64_t bytes)
+{
+	struct external_item item = {.space = space, .key = key, .kind = kind, .bytes = bytes};
+
+	if (!scope->device)
+		return;
+	place(scope, &item);
+	external_add(&item);
+}
+
+static struct external *
+place_of(const CUmemLocation *location)
+{
+	struct device *device;
+
+	if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return &device_host_external;
+	device = device_get(location->id);
+	return device ? &device->external : NULL;
+}
+
+void
+outside_count_created(CUmemGenericAllocationHandle handle, uint64_t bytes,
+		      const CUmemAllocationProp *how)
+{
+	struct external_item item = {
+		.space = EXTERNAL_BY_VMM,
+		.key = handle,
+		.kind = EXTERNAL_vmm,
+		.bytes = bytes,
+	};
+
+	if (!init_is_active())
+		return;
+	item.place = place_of(&how->location);
+	external_add(&item);
+}
+
+/* The importing process is told the place, not the size: what it maps of it is counted. */
+void
+outside_count_imported(CUmemGenericAllocationHandle handle)
+{
+	struct external_item item = {
+		.space = EXTERNAL_BY_VMM,
+		.key = handle,
+		.kind = EXTERNAL_imported,
+		.is_shared = true,
+	};
+	CUmemAllocationProp how;
+
+	if (!init_is_active() || !real.cuMemGetAllocationPropertiesFromHandle ||
+	    real.cuMemGetAllocationPropertiesFromHandle(&how, handle) != CUDA_SUCCESS)
+		return;
+	item.place = place_of(&how.location);
+	external_add(&item);
+}
+
+void
+outside_count_imported_range(const struct outside_scope *scope, enum external_space space,
+			     CUdeviceptr addr)
+{
+	struct external_item item = {
+		.space = space,
+		.key = addr,
+		.kind = EXTERNAL_imported,
+		.is_shared = space == EXTERNAL_BY_IPC,
+	};
+	CUdeviceptr base;
+	size_t bytes;
+
+	if (!scope->device)
+		return;
+	place(scope, &item);
+	if (real.cuMemGetAddressRange_v2(&base, &bytes, addr) == CUDA_SUCCESS)
+		item.bytes = bytes;
+	else
+		item.is_unmeasured = true;
+	external_add(&item);
+}
+
+static bool
+is_capturing(CUstream stream, enum hook_stream0 stream0)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	if (!capture_is_open())
+		return false;
+	if (stream0 == HOOK_STREAM0_PER_THREAD && real.cuStreamIsCapturing_ptsz)
+		real.cuStreamIsCapturing_ptsz(stream, &status);
+	else if (real.cuStreamIsCapturing)
+		real.cuStreamIsCapturing(stream, &status);
+	return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static bool
+is_default_pool(CUmemoryPool pool, int device)
+{
+	static _Atomic(CUmemoryPool) known[DEVICE_N_MAX]; /* threads that meet write the same */
+	CUmemoryPool found = atomic_load_explicit(&known[device], memory_order_relaxed);
+
+	if (!found && real.cuDeviceGetDefaultMemPool &&
+	    real.cuDeviceGetDefaultMemPool(&found, device) == CUDA_SUCCESS)
+		atomic_store_explicit(&known[device], found, memory_order_relaxed);
+	return pool == found;
+}
+
+/* The driver is asked for pool and place: which pool is current, and where pools lie, is changed by
+ * calls that need not be watched then. */
+static bool
+ask_pool(CUdeviceptr addr, struct external_item *item)
+{
+	CUmemoryPool pool = NULL;
+	unsigned memory_type = 0;
+	int ordinal = -1;
+	CUpointer_attribute names[] = {
+		CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+	};
+	void *values[] = {&pool, &memory_type, &ordinal};
+	struct device *device;
+
+	if (real.cuPointerGetAttributes(3, names, values, addr) != CUDA_SUCCESS)
+		return false;
+	if (memory_type == CU_MEMORYTYPE_HOST) {
+		item->kind = EXTERNAL_user_pools;
+		item->place = &device_host_external;
+		return true;
+	}
+	device = device_get(ordinal);
+	if (!device)
+		return false;
+	item->kind = is_default_pool(pool, ordinal) ? EXTERNAL_async : EXTERNAL_user_pools;
+	item->place = &device->external;
+	return true;
+}
+
+void
+outside_count_async(CUdeviceptr addr, uint64_t bytes, CUstream stream, enum hook_stream0 stream0)
+{
+	struct external_item item = {
+		.space = EXTERNAL_BY_ADDRESS,
+		.key = addr,
+		.kind = EXTERNAL_async,
+		.bytes = bytes,
+	};
+	struct context *context;
+
+	if (!init_is_active())
+		return;
+	if (!is_capturing(stream, stream0) && ask_pool(addr, &item)) {
+		external_add(&item);
+		return;
+	}
+	context = context_of_stream(stream);
+	if (!context)
+		return;
+	if (is_capturing(stream, stream0)) {
+		outside_note_graph_node(context->device->index);
+		return;
+	}
+	item.place = &context->device->external;
+	external_add(&item);
+}
+
+void
+outside_note_graph_node(int device)
+{
+	if (init_is_active() && device >= 0 && device < DEVICE_N_MAX && device_get(device))
+		/* relaxed: see outside_read_graphs() */
+		atomic_fetch_or_explicit(&outside_graph_devices, UINT64_C(1) << device,
+					 memory_order_relaxed);
+}
+
+void
+outside_note_graph_params(const CUgraphNodeParams *params)
+{
+	if (params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+		outside_note_graph_node(params->alloc.poolProps.location.id);
+}
+
+void
+outside_read_graphs_slow(void)
+{
+	uint64_t devices = atomic_load_explicit(&outside_graph_devices, memory_order_relaxed);
+	cuuint64_t bytes;
+
+	if (!init_is_active() || !real.cuDeviceGetGraphMemAttribute)
+		return;
+	for (; devices; devices &= devices - 1) {
+		const int index = __builtin_ctzll(devices);
+
+		if (real.cuDeviceGetGraphMemAttribute(index, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+						      &bytes) == CUDA_SUCCESS)
+			external_set(&device_find(index)->external, EXTERNAL_graph, bytes);
+	}
+}
