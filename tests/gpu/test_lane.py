@@ -18,7 +18,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from lane import compare, figures, part_account, part_launch, part_routes, part_times, programs, session as lane_session  # noqa: E402
+from lane import (compare, figures, part_account, part_beside, part_launch, part_routes, part_times,  # noqa: E402
+                  programs, session as lane_session)
 import measure  # noqa: E402
 
 SHELL = "/bin/sh"
@@ -183,6 +184,41 @@ def test_every_cell_of_a_route_is_a_check_and_is_recorded(session):
     part_routes.judge(session, "none", {}, "no result")
     assert len(failed(session)) == 9, "a route without a result fails in every cell"
     assert session.records["routes"]["bad"]["vmm"] == "fail", session.records
+
+
+def make_tool(session, name, script):
+    folder = pathlib.Path(session.cuda_home, "bin")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(f"#!{SHELL}\n{script}\n", encoding="utf-8")
+    (folder / name).chmod(0o755)
+    program = session.programs / "gpu_overrun_static"
+    program.write_text(f"#!{SHELL}\n", encoding="utf-8")
+    program.chmod(0o755)
+
+
+DUMP = 'echo "{\\"devices\\": [{\\"mode\\": \\"%s\\"}]}" >"${POOLSHIM_DUMP-/dev/null}"; '
+
+
+def test_a_tool_that_fails_natively_is_recorded_and_judges_nothing(session):
+    make_tool(session, "compute-sanitizer", "echo no such device >&2; exit 3")
+    part_beside.sanitizer(session, "in")
+    assert not session.checks, session.checks
+    assert "no such device" in session.records["tools"]["compute_sanitizer_in"], session.records
+
+
+def test_a_shim_that_does_not_step_down_under_a_tool_fails(session):
+    make_tool(session, "compute-sanitizer", DUMP % "pool" + "echo 'ERROR SUMMARY: 0 errors'")
+    part_beside.sanitizer(session, "in")
+    assert failed(session) == ["compute_sanitizer_in: the shim stepped down to account"], failed(session)
+
+
+def test_an_overrun_that_the_shim_hides_fails(session):
+    make_tool(session, "compute-sanitizer",
+              DUMP % "account" + '[ "$LD_PRELOAD" ] || echo "Invalid __global__ write of size 1 bytes"; '
+              "echo 'ERROR SUMMARY: 1 error'")
+    part_beside.sanitizer(session, "over")
+    assert failed(session) == ["compute_sanitizer_over: the same findings",
+                               "compute_sanitizer_over: the overrun is found"], failed(session)
 
 
 def test_times_are_read_from_what_programs_print(_):
