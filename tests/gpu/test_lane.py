@@ -18,8 +18,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from lane import (compare, figures, part_account, part_beside, part_launch, part_routes, part_times,  # noqa: E402
-                  programs, session as lane_session)
+from lane import (compare, figures, part_account, part_beside, part_external, part_launch,  # noqa: E402
+                  part_routes, part_times, programs, session as lane_session)
 import measure  # noqa: E402
 
 SHELL = "/bin/sh"
@@ -219,6 +219,16 @@ def test_an_overrun_that_the_shim_hides_fails(session):
     part_beside.sanitizer(session, "over")
     assert failed(session) == ["compute_sanitizer_over: the same findings",
                                "compute_sanitizer_over: the overrun is found"], failed(session)
+
+
+def test_counts_of_memory_past_the_pool_are_judged_against_the_driver(session):
+    figures_, statuses = part_external.parse(["external: vmm: got 0, ended 0",
+                                              "TIME vmm asked 100 taken 2097152 counted 100 left 0", "TIME x 3"])
+    assert statuses == {"vmm": (0, 0)} and figures_["vmm"]["taken"] == 2097152, figures_
+    part_external.judge(session, "vmm", figures_["vmm"], figures_["vmm"])
+    assert not failed(session), failed(session)
+    part_external.judge(session, "vmm", figures_["vmm"], {"asked": 100, "taken": 1 << 30, "counted": 99, "left": 5})
+    assert len(failed(session)) == 4, failed(session)
 
 
 def test_times_are_read_from_what_programs_print(_):
