@@ -39,7 +39,9 @@ make_headers()
 {
 	mkdir -p "$1/crt"
 	echo "#define CUDA_VERSION $2" >"$1/cuda.h"
-	: >"$1/cuda_runtime_api.h"
+	for file in cudaEGL.h cudaGL.h cudaVDPAU.h cuda_runtime_api.h; do
+		: >"$1/$file"
+	done
 	: >"$1/crt/host_defines.h"
 }
 
