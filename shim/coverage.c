@@ -2,12 +2,14 @@
 #include "shim/coverage.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <string.h>
+
+#include "shim/elf_walk.h"
 
 enum name_state {
 	NAME_FREE,
 	NAME_CLAIMED, /* one thread is writing it */
+	NAME_ASKED,   /* is it the driver's? libcuda is not found yet */
 	NAME_READY,
 };
 
@@ -17,6 +19,7 @@ static struct {
 } names[COVERAGE_MAX_NAMES];
 
 static _Atomic uint64_t n_found[COVERAGE_N_ROUTES];
+static atomic_bool is_in_doubt;
 
 const char *
 coverage_route_name(enum coverage_route route)
@@ -52,8 +55,20 @@ coverage_count_direct(void)
 						memory_order_relaxed, memory_order_relaxed);
 }
 
-void
-coverage_note_unknown(const char *name)
+/* Is text what is left of name in COVERAGE_NAME_BYTES? */
+ELF_WALK_EARLY static bool
+is_same(const char *text, const char *name)
+{
+	int i;
+
+	for (i = 0; i < COVERAGE_NAME_BYTES - 1 && text[i] && text[i] == name[i]; i++)
+		;
+	return i == COVERAGE_NAME_BYTES - 1 || text[i] == name[i];
+}
+
+/* The places may all be taken: then the name is not listed. */
+ELF_WALK_EARLY static void
+note(const char *name, enum name_state as)
 {
 	for (int i = 0; i < COVERAGE_MAX_NAMES; i++) {
 		enum name_state state = NAME_FREE;
@@ -62,14 +77,59 @@ coverage_note_unknown(const char *name)
 		if (atomic_compare_exchange_strong_explicit(&names[i].state, &state, NAME_CLAIMED,
 							    memory_order_acquire,
 							    memory_order_acquire)) {
-			strncpy(names[i].text, name, COVERAGE_NAME_BYTES - 1);
-			/* release: the text, for readers that see NAME_READY */
-			atomic_store_explicit(&names[i].state, NAME_READY, memory_order_release);
+			for (int j = 0; j < COVERAGE_NAME_BYTES - 1; j++) {
+				names[i].text[j] = name[j];
+				if (!name[j])
+					break;
+			}
+			/* release: the text, for readers that see the state */
+			atomic_store_explicit(&names[i].state, as, memory_order_release);
 			return;
 		}
-		if (state == NAME_READY && !strncmp(names[i].text, name, COVERAGE_NAME_BYTES - 1))
+		if (state == as && is_same(names[i].text, name))
 			return;
 	}
+}
+
+ELF_WALK_EARLY void
+coverage_note_unknown(const char *name)
+{
+	/* relaxed: it orders nothing; the call that may use what was got comes after */
+	atomic_store_explicit(&is_in_doubt, true, memory_order_relaxed);
+	note(name, NAME_READY);
+}
+
+ELF_WALK_EARLY void
+coverage_note_asked(const char *name)
+{
+	note(name, NAME_ASKED);
+}
+
+void
+coverage_settle_asked(bool (*is_exported)(const char *name))
+{
+	for (int i = 0; i < COVERAGE_MAX_NAMES; i++) {
+		enum name_state state = NAME_ASKED;
+
+		/* acquire: the text. One thread settles a name. */
+		if (!atomic_compare_exchange_strong_explicit(&names[i].state, &state, NAME_CLAIMED,
+							     memory_order_acquire,
+							     memory_order_relaxed))
+			continue;
+		if (is_exported(names[i].text)) {
+			atomic_store_explicit(&is_in_doubt, true, memory_order_relaxed);
+			atomic_store_explicit(&names[i].state, NAME_READY, memory_order_release);
+		} else {
+			memset(names[i].text, 0, sizeof(names[i].text));
+			atomic_store_explicit(&names[i].state, NAME_FREE, memory_order_release);
+		}
+	}
+}
+
+bool
+coverage_is_in_doubt(void)
+{
+	return atomic_load_explicit(&is_in_doubt, memory_order_relaxed);
 }
 
 static bool
@@ -85,10 +145,11 @@ void
 coverage_get(struct coverage *ret_coverage)
 {
 	memset(ret_coverage, 0, sizeof(*ret_coverage));
+	ret_coverage->is_in_doubt = coverage_is_in_doubt();
 	for (int i = 0; i < COVERAGE_N_ROUTES; i++)
 		ret_coverage->n_found[i] = atomic_load_explicit(&n_found[i], memory_order_relaxed);
 	for (int i = 0; i < COVERAGE_MAX_NAMES; i++) {
-		/* acquire: pairs with the release in coverage_note_unknown() */
+		/* acquire: pairs with the release in note() */
 		if (atomic_load_explicit(&names[i].state, memory_order_acquire) != NAME_READY)
 			continue;
 		/* two threads may have noted one name at the same time */

@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * Which routes the program took to the driver, and which of its names this library does not know.
+ * Which routes the program took to the driver, and what it reached there that this library does not
+ * know. Early reuse (order by stream) may be on only while nothing unknown was reached.
  *
  * Routes count how often a pointer was found, not how often it was called: one count for each
  * answered look-up, one for a program that links libcuda, one for each object that links the
@@ -10,6 +11,7 @@
  *
  * Locking: none; relaxed counters, names are claimed and published one by one. Allocates nothing.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 enum coverage_route {
@@ -28,6 +30,7 @@ enum {
 
 struct coverage {
 	uint64_t n_found[COVERAGE_N_ROUTES];
+	bool is_in_doubt;
 	unsigned int n_unknown;
 	char unknown[COVERAGE_MAX_NAMES][COVERAGE_NAME_BYTES];
 };
@@ -40,8 +43,22 @@ void coverage_count(enum coverage_route route);
 /* Counts COVERAGE_DIRECT, once a process and only if nothing was counted before. */
 void coverage_count_direct(void);
 
-/* The driver answered a hooked name with a function that has no row. */
+/*
+ * The program got at something of the driver's that no table knows: a function, or a table of
+ * functions. What it submits there cannot be seen, so coverage is in doubt from now on. Calls no
+ * libc function.
+ */
 void coverage_note_unknown(const char *name);
+
+/* A name of the right form was asked for before libcuda was found: it may be the driver's. Calls no
+ * libc function. */
+void coverage_note_asked(const char *name);
+
+/* libcuda is found: of the names asked for before, those that it exports are unknown ones. */
+void coverage_settle_asked(bool (*is_exported)(const char *name));
+
+/* Has the program got at anything that is not known? Never goes back to false. */
+bool coverage_is_in_doubt(void);
 
 /* A copy of the state. */
 void coverage_get(struct coverage *ret_coverage);

@@ -8,6 +8,7 @@
 #include "shim/managed.h"
 #include "shim/outside.h"
 #include "shim/serve.h"
+#include "shim/submit.h"
 
 CUresult
 cuInit(unsigned int Flags)
@@ -64,7 +65,7 @@ free_async(CUdeviceptr addr, CUstream stream, enum hook_stream0 stream0,
 	if (addr && serve_free_async(addr, stream, stream0, real_free, &r))
 		return r;
 	record = outside_claim(EXTERNAL_BY_ADDRESS, addr);
-	r = real_free(addr, stream);
+	r = SUBMIT_CALL(stream, stream0, real_free(addr, stream));
 	external_settle(record, r == CUDA_SUCCESS);
 	return r;
 }

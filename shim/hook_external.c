@@ -9,6 +9,7 @@
 #include "shim/managed.h"
 #include "shim/outside.h"
 #include "shim/serve.h"
+#include "shim/submit.h"
 
 /* The driver's answer; after an out of memory the second one, if the pool made room. */
 #define ASK(call) \
@@ -135,7 +136,7 @@ cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 		CUresult r; \
 \
 		hooks_ready(); \
-		r = ASK(real.name##suffix arguments); \
+		r = ASK(SUBMIT_CALL(hStream, stream0, real.name##suffix arguments)); \
 		if (outside_counts(r)) \
 			outside_count_async(*dptr, bytesize, hStream, stream0); \
 		return r; \

@@ -5,6 +5,7 @@
  */
 #include "shim/hooks.h"
 #include "shim/outside.h"
+#include "shim/submit.h"
 
 CUresult
 cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
@@ -50,23 +51,35 @@ cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *d
 
 /* Measured: the driver's figure moves at the first upload or launch and at a trim, and no
  * instantiation or destruction moves it; an instantiation with parameters may upload. */
-#define READ_AFTER(name, parameters, arguments) \
-	CUresult name parameters \
+#define UPLOAD(name, suffix, stream0, stream, parameters, arguments) \
+	CUresult name##suffix parameters \
 	{ \
 		CUresult r; \
 \
 		hooks_ready(); \
-		r = real.name arguments; \
+		r = SUBMIT_CALL(stream, stream0, real.name##suffix arguments); \
 		outside_read_graphs(); \
 		return r; \
 	}
-#define READ_AFTER_PAIR(name, parameters, arguments) \
-	READ_AFTER(name, parameters, arguments) \
-	READ_AFTER(name##_ptsz, parameters, arguments)
+#define UPLOAD_PAIR(name, stream, parameters, arguments) \
+	UPLOAD(name, , HOOK_STREAM0_LEGACY, stream, parameters, arguments) \
+	UPLOAD(name, _ptsz, HOOK_STREAM0_PER_THREAD, stream, parameters, arguments)
 
-READ_AFTER_PAIR(cuGraphInstantiateWithParams,
-		(CUgraphExec * phGraphExec, CUgraph hGraph,
-		 CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
-		(phGraphExec, hGraph, instantiateParams))
-READ_AFTER_PAIR(cuGraphUpload, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream))
-READ_AFTER(cuDeviceGraphMemTrim, (CUdevice device), (device))
+UPLOAD_PAIR(cuGraphInstantiateWithParams,
+	    (instantiateParams ? instantiateParams->hUploadStream : NULL),
+	    (CUgraphExec * phGraphExec, CUgraph hGraph,
+	     CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
+	    (phGraphExec, hGraph, instantiateParams))
+UPLOAD_PAIR(cuGraphUpload, hStream, (CUgraphExec hGraphExec, CUstream hStream),
+	    (hGraphExec, hStream))
+
+CUresult
+cuDeviceGraphMemTrim(CUdevice device)
+{
+	CUresult r;
+
+	hooks_ready();
+	r = real.cuDeviceGraphMemTrim(device);
+	outside_read_graphs();
+	return r;
+}

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuGetProcAddress, with four and with five arguments.
+ * cuGetProcAddress, with four and with five arguments, and cuGetExportTable.
  *
  * The driver is asked with the arguments as they came; only the pointer that it returns is swapped,
  * so name, version and flags mean what they mean to this driver, and a request for cuGetProcAddress
  * itself gets the wrapper that takes as many arguments as the driver's answer does. A status, an
  * empty name or a NULL pointer are the driver's business.
+ *
+ * What the driver hands out that no table knows is noted: what a program submits through it cannot
+ * be seen.
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "shim/coverage.h"
 #include "shim/hooks.h"
 #include "shim/init.h"
@@ -23,9 +29,15 @@ swap_answer(const char *name, void **pfn, cuuint64_t flags, const void *caller)
 			    flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 				    ? HOOK_STREAM0_PER_THREAD
 				    : HOOK_STREAM0_LEGACY);
-	if (hook && !lookup_is_driver(caller)) /* in this order: most requests are for others */
+	if (hook && !hook->wrapper)
+		return; /* most requests are for functions that need no hook */
+	if (!hook && !hooks_is_driver_name(name))
+		return;
+	if (lookup_is_driver(caller))
+		return;
+	if (hook)
 		*pfn = hook->wrapper;
-	else if (!hook && hook_has_query(name))
+	else
 		coverage_note_unknown(name);
 }
 
@@ -59,5 +71,46 @@ cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flag
 	r = real.cuGetProcAddress_v2(symbol, pfn, version, flags, status);
 	if (r == CUDA_SUCCESS && symbol && pfn && *pfn)
 		swap_answer(symbol, pfn, flags, __builtin_return_address(0));
+	return r;
+}
+
+static bool
+is_recorded(const CUuuid *id)
+{
+	enum { N_BYTES = 4 }; /* of the id, as they were recorded */
+	static const unsigned char recorded[][N_BYTES] = {
+#define EXPORT_TABLE(...) {__VA_ARGS__},
+#include "shim/export_tables.def"
+#undef EXPORT_TABLE
+	};
+
+	for (size_t i = 0; i < sizeof(recorded) / sizeof(recorded[0]); i++)
+		if (memcmp(id->bytes, recorded[i], N_BYTES) == 0)
+			return true;
+	return false;
+}
+
+static void
+note_table(const CUuuid *id)
+{
+	char name[COVERAGE_NAME_BYTES] = "export table ";
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < sizeof(id->bytes); i++)
+		n += (size_t)snprintf(name + n, sizeof(name) - n, "%02x",
+				      (unsigned char)id->bytes[i]);
+	coverage_note_unknown(name);
+}
+
+CUresult
+cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+	CUresult r;
+
+	hooks_ready();
+	r = real.cuGetExportTable(ppExportTable, pExportTableId);
+	if (r == CUDA_SUCCESS && pExportTableId && !is_recorded(pExportTableId) &&
+	    !lookup_is_driver(__builtin_return_address(0)))
+		note_table(pExportTableId);
 	return r;
 }

@@ -9,6 +9,7 @@
 #include "shim/hooks.h"
 #include "shim/init.h"
 #include "shim/outside.h"
+#include "shim/submit.h"
 #include "shim/visible.h"
 
 #define VISIBLE(name, suffix, stream0, parameters, arguments, stream, is_visible) \
@@ -17,7 +18,7 @@
 		CUresult r; \
 \
 		hooks_ready(); \
-		r = real.name##suffix arguments; \
+		r = SUBMIT_CALL(stream, stream0, real.name##suffix arguments); \
 		if (r == CUDA_SUCCESS && init_is_active() && (is_visible)) \
 			visible_note(stream, stream0); \
 		return r; \

@@ -13,16 +13,12 @@
 #include "shim/lookup.h"
 
 /*
- * Two open-addressing tables lead to the rows: by exported name, built at the first look-up, and by
- * the address of the driver's function, built when libcuda is found. A place is written once, by
- * compare-and-swap, and never emptied; every thread inserts the same rows in the same order, so
- * threads that build at the same time end with one table, and one that is stopped half-way (or
- * forked away) holds up nobody.
+ * Two open-addressing tables lead to the rows, those of hooks.def first: by exported name, built at
+ * the first look-up, and by the address of the driver's function, built when libcuda is found. A
+ * place is written once, by compare-and-swap, and never emptied; every thread inserts the same rows
+ * in the same order, so threads that build at the same time end with one table, and one that is
+ * stopped half-way (or forked away) holds up nobody.
  */
-enum {
-	N_PLACES = 1024, /* a power of two, twice the rows at least: no probe runs for ever */
-};
-
 static CUresult answer_not_found(void);
 
 struct real_calls real = {
@@ -31,18 +27,24 @@ struct real_calls real = {
 #undef HOOK
 };
 
-static const struct hook hooks[] = {
-#define HOOK(name, asked, zero, needed) \
+#define ROW(name, asked, zero, needed, ours) \
 	{ \
 		.symbol = #name, \
 		.query = asked, \
 		.stream0 = HOOK_STREAM0_##zero, \
 		.need = HOOK_NEED_##needed, \
-		.wrapper = (void *)name, \
+		.wrapper = ours, \
 		.real_slot = (void **)&real.name, \
 	},
+static const struct hook hooks[] = {
+#define HOOK(name, asked, zero, needed) ROW(name, asked, zero, needed, (void *)name)
 #include "shim/hooks.def"
 #undef HOOK
+#define DRIVER_API_VERSION(version)
+#define DRIVER(name, asked, kind, flags, zero, ...) ROW(name, asked, zero, OPTIONAL, NULL)
+#define SUBMIT(name, asked, kind, flags, zero, ...) ROW(name, asked, zero, OPTIONAL, (void *)name)
+#define SYNC SUBMIT
+#include "shim/driver_api.def"
 };
 
 static const struct called {
@@ -56,17 +58,34 @@ static const struct called {
 };
 
 enum {
+#define HOOK(name, asked, zero, needed) +1
+	N_BY_HAND = 0
+#include "shim/hooks.def"
+	,
+#undef HOOK
 	N_HOOKS = sizeof(hooks) / sizeof(hooks[0]),
 	N_CALLED = sizeof(called) / sizeof(called[0]),
 };
 
-_Static_assert(N_PLACES >= 2 * N_HOOKS, "the tables are too small for the rows");
+/* The smallest power of two that is twice the rows at least: no probe runs for ever, few run long.
+ */
+#define FILL(n, shift) ((n) | (n) >> (shift))
+#define ALL_BELOW(n) FILL(FILL(FILL(FILL(n, 1), 2), 4), 8)
+enum {
+	N_PLACES = ALL_BELOW(2 * N_HOOKS - 1) + 1,
+};
+
+_Static_assert(N_PLACES >= 2 * N_HOOKS && (N_PLACES & (N_PLACES - 1)) == 0 && N_HOOKS < UINT16_MAX,
+	       "the tables do not fit the rows");
 
 _Atomic(enum hooks_state) hooks_state = HOOKS_UNRESOLVED;
 
 static _Atomic uint16_t rows_by_symbol[N_PLACES]; /* row + 1; 0: empty */
 static _Atomic uint16_t rows_by_real[N_PLACES];
 static atomic_bool symbols_are_indexed;
+
+/* libcuda, once found; a reference to it is held. */
+static _Atomic(const struct link_map *) driver_map;
 
 static CUresult
 answer_not_found(void)
@@ -93,12 +112,13 @@ index_symbols(void)
 {
 	for (unsigned int row = 0; row < N_HOOKS; row++)
 		insert_row(rows_by_symbol, elf_hash(hooks[row].symbol), row);
-	/* release: the places, for the acquire in hook_by_symbol() */
+	/* release: the places, for the acquire in find_row() */
 	atomic_store_explicit(&symbols_are_indexed, true, memory_order_release);
 }
 
-ELF_WALK_EARLY const struct hook *
-hook_by_symbol(const char *name)
+/* The first row of an exported name, which is the one by hand where there are two. */
+ELF_WALK_EARLY static const struct hook *
+find_row(const char *name)
 {
 	uint32_t hash = elf_hash(name);
 	unsigned int row;
@@ -114,13 +134,34 @@ hook_by_symbol(const char *name)
 	}
 }
 
-bool
-hook_has_query(const char *name)
+ELF_WALK_EARLY const struct hook *
+hook_by_symbol(const char *name)
 {
-	for (unsigned int row = 0; row < N_HOOKS; row++)
-		if (elf_names_are_equal(hooks[row].query, name))
-			return true;
-	return false;
+	const struct hook *hook = find_row(name);
+
+	return hook && hook->wrapper ? hook : NULL;
+}
+
+/* Does libcuda export this name? False while it is not found. */
+ELF_WALK_EARLY static bool
+driver_exports(const char *name)
+{
+	const struct link_map *map = atomic_load_explicit(&driver_map, memory_order_acquire);
+	struct elf_symbols symbols;
+
+	return map && elf_symbols_init(&symbols, map->l_addr, map->l_ld) &&
+	       elf_find_function(&symbols, name);
+}
+
+ELF_WALK_EARLY void
+hooks_note_name(const char *name)
+{
+	if (!name || !hooks_is_driver_name(name) || find_row(name))
+		return;
+	if (!atomic_load_explicit(&driver_map, memory_order_acquire))
+		coverage_note_asked(name);
+	else if (driver_exports(name))
+		coverage_note_unknown(name);
 }
 
 /* Functions are aligned to 16 bytes as a rule; the factor spreads neighbours. */
@@ -139,7 +180,7 @@ fitness(const struct hook *hook, const char *name, enum hook_stream0 stream0)
 	bool stream0_fits = stream0 == HOOK_STREAM0_NONE || hook->stream0 == HOOK_STREAM0_NONE ||
 			    hook->stream0 == stream0;
 
-	return 4 * is_named + 2 * stream0_fits + is_symbol;
+	return 8 * is_named + 4 * (hook->wrapper != NULL) + 2 * stream0_fits + is_symbol;
 }
 
 const struct hook *
@@ -187,39 +228,37 @@ find_in_driver(const struct driver *driver, const char *name)
 	return driver->libc->dlsym(driver->handle, name);
 }
 
-static bool
-store_hooked(const struct driver *driver)
+/* Both rows of a function that has two lead to one place, which is looked up once. */
+static void
+store_row(const struct driver *driver, unsigned int row)
 {
-	bool is_complete = true;
+	const struct hook *hook = &hooks[row];
+	void *found = __atomic_load_n(hook->real_slot, __ATOMIC_RELAXED);
+	const bool is_by_hand = row < N_BY_HAND;
 
-	for (unsigned int row = 0; row < N_HOOKS; row++) {
-		const struct hook *hook = &hooks[row];
-		void *found = find_in_driver(driver, hook->symbol);
-
-		if (found) {
-			store_once(hook->real_slot, (void *)answer_not_found, found);
-			insert_row(rows_by_real, pointer_hash(found), row);
-		} else if (hook->need == HOOK_NEED_REQUIRED) {
-			is_complete = false;
-		}
+	if (is_by_hand || !found) {
+		found = find_in_driver(driver, hook->symbol);
+		if (found)
+			store_once(hook->real_slot, is_by_hand ? (void *)answer_not_found : NULL,
+				   found);
 	}
-	return is_complete;
+	if (found && found != (void *)answer_not_found)
+		insert_row(rows_by_real, pointer_hash(found), row);
 }
 
 static bool
-store_called(const struct driver *driver)
+has_all_required(void)
 {
-	bool is_complete = true;
-
-	for (unsigned int row = 0; row < N_CALLED; row++) {
-		void *found = find_in_driver(driver, called[row].symbol);
-
-		if (found)
-			store_once(called[row].real_slot, NULL, found);
-		else if (called[row].need == HOOK_NEED_REQUIRED)
-			is_complete = false;
-	}
-	return is_complete;
+	for (unsigned int row = 0; row < N_BY_HAND; row++)
+		if (hooks[row].need == HOOK_NEED_REQUIRED &&
+		    __atomic_load_n(hooks[row].real_slot, __ATOMIC_RELAXED) ==
+			    (void *)answer_not_found)
+			return false;
+	for (unsigned int row = 0; row < N_CALLED; row++)
+		if (called[row].need == HOOK_NEED_REQUIRED &&
+		    !__atomic_load_n(called[row].real_slot, __ATOMIC_RELAXED))
+			return false;
+	return true;
 }
 
 void
@@ -243,8 +282,12 @@ hooks_resolve(void)
 	map = driver.handle; /* in glibc a handle is the object's link map */
 	driver.is_searchable = elf_symbols_init(&driver.symbols, map->l_addr, map->l_ld);
 
-	is_complete = store_hooked(&driver);
-	is_complete &= store_called(&driver);
+	for (unsigned int row = 0; row < N_HOOKS; row++)
+		store_row(&driver, row);
+	is_complete = has_all_required();
+	/* release: the map's own fields are the loader's, who has just entered it into its list */
+	atomic_store_explicit(&driver_map, map, memory_order_release);
+	coverage_settle_asked(driver_exports);
 	/* release: `real` and its table, for the acquires in hooks_ready() and hook_by_real() */
 	atomic_store_explicit(&hooks_state, is_complete ? HOOKS_COMPLETE : HOOKS_INCOMPLETE,
 			      memory_order_release);

@@ -2,10 +2,11 @@
 #pragma once
 
 /*
- * The table of driver hooks, and the driver's own functions behind them.
+ * The table of driver functions: what this library exports of them, and the driver's own behind it.
  *
- * Made from hooks.def (what this library exports) and real.def (what it only calls). Knows names
- * and addresses, not what a hook does.
+ * Made from driver_api.def (every driver function there is; those that submit or synchronise are
+ * exported), hooks.def (exported, with a body by hand) and real.def (what the shim calls itself).
+ * Knows names and addresses, not what a hook does.
  *
  * Every body begins with hooks_ready(); after it `real` does not change any more. Without libcuda,
  * or with one that lacks a REQUIRED function, hooks_are_complete() is false and bodies only
@@ -17,8 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define __CUDA_API_VERSION_INTERNAL /* nothing is renamed, and every version has a prototype */
-#include <cuda.h>
+#include "shim/driver_api.h"
 
 enum hook_stream0 {
 	HOOK_STREAM0_NONE, /* no stream, or any will do */
@@ -34,35 +34,49 @@ enum hook_need {
 /* In the body of a hook: where it returns to. */
 #define HOOK_RETURN_ADDRESS() __builtin_return_address(0)
 
+/* A driver function that is known. hooks.def's rows come before those of driver_api.def. */
 struct hook {
 	const char *symbol; /* as exported */
 	const char *query;  /* as asked of cuGetProcAddress */
 	enum hook_stream0 stream0;
 	enum hook_need need;
-	void *wrapper;    /* this library's function */
+	void *wrapper; /* this library's function; NULL: it has none, the function is only known */
 	void **real_slot; /* where the driver's function is, inside `real` */
 };
 
 /*
  * The driver's functions. A function of hooks.def that this driver lacks answers
- * CUDA_ERROR_NOT_FOUND, so a body may always forward; a function of real.def that it lacks is NULL.
+ * CUDA_ERROR_NOT_FOUND, so a body may always forward; any other that it lacks is NULL.
  */
+#define ROW(symbol) __typeof__(&symbol) symbol;
+#define DRIVER_API_VERSION(version)
+#define DRIVER(symbol, ...) ROW(symbol)
+#define SUBMIT(symbol, ...) ROW(symbol)
+#define SYNC(symbol, ...) ROW(symbol)
 struct real_calls {
-#define HOOK(symbol, query, stream0, need) __typeof__(&symbol) symbol;
-#include "shim/hooks.def"
-#undef HOOK
-#define REAL(symbol, need) __typeof__(&symbol) symbol;
-#include "shim/real.def"
-#undef REAL
+#include "shim/driver_api.def"
 };
+#undef ROW
+#undef DRIVER
+#undef SUBMIT
+#undef SYNC
 
 extern struct real_calls real;
 
-/* The rows are what is exported; all else in this library is hidden. */
-#define HOOK(symbol, query, stream0, need) \
-	extern __typeof__(symbol) symbol __attribute__((visibility("default")));
+/* These rows are what is exported; all else in this library is hidden. */
+#define EXPORT(symbol) extern __typeof__(symbol) symbol __attribute__((visibility("default")));
+#define HOOK(symbol, query, stream0, need) EXPORT(symbol)
 #include "shim/hooks.def"
 #undef HOOK
+#define DRIVER(symbol, ...)
+#define SUBMIT(symbol, ...) EXPORT(symbol)
+#define SYNC(symbol, ...) EXPORT(symbol)
+#include "shim/driver_api.def"
+#undef DRIVER_API_VERSION
+#undef DRIVER
+#undef SUBMIT
+#undef SYNC
+#undef EXPORT
 
 enum hooks_state {
 	HOOKS_UNRESOLVED,
@@ -105,12 +119,22 @@ bool hooks_are_handed_out(void);
 /* The row of an exported driver name; NULL: not hooked. Calls no libc function. */
 const struct hook *hook_by_symbol(const char *name);
 
-/* Is there a row that cuGetProcAddress callers ask for by this name? */
-bool hook_has_query(const char *name);
-
 /*
- * The row whose real function is at `real_ptr`; NULL: none. Several rows may share one function:
- * what counts then is the name (exported or asked for), then stream 0, then that the exported name
- * is `name`.
+ * The row whose real function is at `real_ptr`, hooked or not; NULL: none. Several rows may share
+ * one function: what counts then is the name (exported or asked for), then that there is a hook,
+ * then stream 0, then that the exported name is `name`.
  */
 const struct hook *hook_by_real(const void *real_ptr, const char *name, enum hook_stream0 stream0);
+
+/* Is this the form of a driver function's name? Not cudaMalloc, nor cublasCreate. */
+static inline bool
+hooks_is_driver_name(const char *name)
+{
+	return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+/*
+ * A name that is asked of dlsym and not hooked: noted (coverage.h) if it looks like a driver
+ * function, libcuda exports it, and no row knows it. Calls no libc function.
+ */
+void hooks_note_name(const char *name);

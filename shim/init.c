@@ -13,6 +13,7 @@
 #include "shim/hooks.h"
 #include "shim/log.h"
 #include "shim/signal.h"
+#include "shim/submit.h"
 
 atomic_bool init_active;
 
@@ -65,6 +66,7 @@ on_fork_child(void)
 {
 	atomic_store(&init_active, false);
 	atomic_store(&owner_pid, 0);
+	submit_on_fork_child();
 }
 
 /* Whoever asks for the pool by name gets it. */

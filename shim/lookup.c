@@ -192,7 +192,7 @@ answer(struct question *q, void *handle)
 	if (q->is_from_driver || !hooks_are_handed_out())
 		return found;
 	hook = hook_by_real(found, q->name, HOOK_STREAM0_NONE);
-	return hook ? hook->wrapper : found;
+	return hook && hook->wrapper ? hook->wrapper : found;
 }
 
 /* dlsym for a name of ours; the caller is the return address, put there by assembly. */
@@ -235,7 +235,10 @@ lookup_dlsym_target(const char *name)
 
 	if (!libc)
 		return (void *)answer_nothing;
-	return is_owned(name) ? (void *)answer_dlsym : (void *)libc->dlsym;
+	if (is_owned(name))
+		return (void *)answer_dlsym;
+	hooks_note_name(name);
+	return (void *)libc->dlsym;
 }
 
 ELF_WALK_EARLY void *
@@ -245,5 +248,8 @@ lookup_dlvsym_target(const char *name)
 
 	if (!libc)
 		return (void *)answer_nothing;
-	return is_owned(name) ? (void *)answer_dlvsym : (void *)libc->dlvsym;
+	if (is_owned(name))
+		return (void *)answer_dlvsym;
+	hooks_note_name(name);
+	return (void *)libc->dlvsym;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "shim/report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -165,11 +166,28 @@ describe_process(struct report *report)
 	report->rank = report_rank();
 }
 
+/* Why blocks are not handed out early. */
+static void
+explain_order(struct report *report)
+{
+	const struct coverage *coverage = &report->coverage;
+
+	if (coverage->is_in_doubt)
+		snprintf(report->why, sizeof(report->why),
+			 "coverage in doubt: the driver's %s is not known",
+			 coverage->n_unknown ? coverage->unknown[0] : "function");
+	else
+		snprintf(report->why, sizeof(report->why), "completed blocks only");
+}
+
 void
 report_gather(struct report *report, enum report_reason reason)
 {
 	report->reason = reason;
 	describe_process(report);
+	coverage_get(&report->coverage);
+	explain_order(report);
+	report->n_streams = submit_totals(report->streams, REPORT_N_STREAMS);
 	report->n_devices = 0;
 	for (int index = 0; index < DEVICE_N_MAX; index++) {
 		struct device *device = device_find(index);

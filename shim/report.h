@@ -15,8 +15,10 @@
 
 #include "pool/frag.h"
 #include "pool/stats.h"
+#include "shim/coverage.h"
 #include "shim/device.h"
 #include "shim/out.h"
+#include "shim/submit.h"
 
 enum report_reason {
 	REPORT_EXIT,
@@ -56,6 +58,8 @@ struct report_device {
 	struct report_external external;
 };
 
+enum { REPORT_N_STREAMS = 64 };
+
 struct report {
 	enum report_reason reason;
 	pid_t pid;
@@ -67,6 +71,10 @@ struct report {
 	struct report_device devices[DEVICE_N_MAX];
 	struct report_memory pinned;
 	struct report_external host_external;
+	struct coverage coverage;
+	char why[128]; /* the order is what it is */
+	unsigned n_streams;
+	struct submit_total streams[REPORT_N_STREAMS];
 	bool was_used; /* a CUDA allocation was seen */
 };
 

@@ -6,7 +6,6 @@
  */
 #include <inttypes.h>
 
-#include "shim/coverage.h"
 #include "shim/elf_walk.h"
 #include "shim/init.h"
 #include "shim/report.h"
@@ -27,22 +26,39 @@ print_config(struct out *out)
 }
 
 static void
-print_coverage(struct out *out)
+print_coverage(const struct report *report, struct out *out)
 {
-	struct coverage coverage;
+	const struct coverage *coverage = &report->coverage;
 
-	coverage_get(&coverage);
 	out_print(out, "  \"coverage\": {\n    \"routes\": {");
 	for (enum coverage_route i = 0; i < COVERAGE_N_ROUTES; i++)
 		out_print(out, "%s\"%s\": %" PRIu64, i ? ", " : "", coverage_route_name(i),
-			  coverage.n_found[i]);
-	out_print(out, "},\n    \"stream_order\": \"off\",\n    \"why\": \"completed blocks "
-		       "only\",\n    \"unknown\": [");
-	for (size_t i = 0; i < coverage.n_unknown; i++) {
+			  coverage->n_found[i]);
+	out_print(out, "},\n    \"stream_order\": \"off\",\n    \"why\": ");
+	out_json_string(out, report->why);
+	out_print(out, ",\n    \"unknown\": [");
+	for (size_t i = 0; i < coverage->n_unknown; i++) {
 		out_print(out, "%s", i ? ", " : "");
-		out_json_string(out, coverage.unknown[i]);
+		out_json_string(out, coverage->unknown[i]);
 	}
 	out_print(out, "]\n  },\n");
+}
+
+static void
+print_streams(const struct report *report, struct out *out)
+{
+	out_print(out, "  \"streams\": [");
+	for (unsigned i = 0; i < report->n_streams; i++) {
+		const struct submit_total *stream = &report->streams[i];
+
+		out_print(out,
+			  "%s\n    {\"id\": %" PRIu32
+			  ", \"kind\": \"%s\", \"submissions\": %" PRIu64
+			  ", \"synchronisations\": %" PRIu64 "}",
+			  i ? "," : "", stream->id, submit_total_kind(stream),
+			  stream->n_submissions, stream->n_synchronisations);
+	}
+	out_print(out, "%s],\n", report->n_streams ? "\n  " : "");
 }
 
 static void
@@ -195,7 +211,8 @@ report_print_json(const struct report *report, struct out *out)
 	out_print(out, ",\n  \"time\": \"%s\",\n  \"reason\": \"%s\",\n  \"version\": \"%s\",\n",
 		  report->time, report_reason_name(report->reason), POOLSHIM_VERSION);
 	print_config(out);
-	print_coverage(out);
+	print_coverage(report, out);
+	print_streams(report, out);
 	out_print(out, "  \"devices\": [");
 	for (unsigned i = 0; i < report->n_devices; i++) {
 		out_print(out, "%s\n", i ? "," : "");

@@ -202,19 +202,35 @@ print_devices(const struct report *report, unsigned n_used, struct out *out)
 }
 
 static void
-print_coverage(struct out *out)
+print_streams(const struct report *report, struct out *out)
 {
-	struct coverage coverage;
+	uint64_t n_submissions = 0, n_synchronisations = 0;
 
-	coverage_get(&coverage);
+	for (unsigned i = 0; i < report->n_streams; i++) {
+		n_submissions += report->streams[i].n_submissions;
+		n_synchronisations += report->streams[i].n_synchronisations;
+	}
+	out_print(out, "submissions %" PRIu64 ", synchronisations %" PRIu64 "\n", n_submissions,
+		  n_synchronisations);
+}
+
+static void
+print_coverage(const struct report *report, struct out *out)
+{
+	const struct coverage *coverage = &report->coverage;
+
 	out_print(out, "routes");
 	for (enum coverage_route i = 0; i < COVERAGE_N_ROUTES; i++)
-		if (coverage.n_found[i])
-			out_print(out, " %s %" PRIu64, coverage_route_name(i), coverage.n_found[i]);
+		if (coverage->n_found[i])
+			out_print(out, " %s %" PRIu64, coverage_route_name(i),
+				  coverage->n_found[i]);
 	out_print(out, "; order: completed blocks only; mode %s\n",
 		  init_options()->mode == OPTION_MODE_ACCOUNT ? "account" : "pool");
 	if (init_why_account())
 		out_print(out, "mode account: under %s\n", init_why_account());
+	if (coverage->is_in_doubt)
+		out_print(out, "%s%s\n", report->why,
+			  coverage->n_unknown > 1 ? ", and others" : "");
 }
 
 void
@@ -233,5 +249,6 @@ report_print_text(const struct report *report, struct out *out)
 		print_memory(&report->pinned, n_used != 2, out);
 	}
 	print_external(&report->host_external, EXTERNAL_ON_HOST, out);
-	print_coverage(out);
+	print_streams(report, out);
+	print_coverage(report, out);
 }

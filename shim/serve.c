@@ -9,6 +9,7 @@
 #include "shim/hook_runtime.h"
 #include "shim/init.h"
 #include "shim/log.h"
+#include "shim/submit.h"
 #include "shim/visible.h"
 
 struct context *
@@ -188,6 +189,7 @@ struct driver_free {
 	enum heap_kind kind;
 	CUresult (*free_async)(CUdeviceptr, CUstream); /* NULL: the plain form */
 	CUstream stream;
+	enum hook_stream0 stream0;
 	CUresult answer; /* the driver's; until it was asked: of a block that another thread freed
 			    first */
 };
@@ -198,7 +200,8 @@ free_by_driver(void *arg, uint64_t addr)
 	struct driver_free *how = arg;
 
 	if (how->free_async)
-		how->answer = how->free_async(addr, how->stream);
+		how->answer =
+			SUBMIT_CALL(how->stream, how->stream0, how->free_async(addr, how->stream));
 	else if (how->kind == HEAP_DEVICE)
 		how->answer = real.cuMemFree_v2(addr);
 	else
@@ -314,7 +317,10 @@ bool
 serve_free_async(uint64_t addr, CUstream stream, enum hook_stream0 stream0,
 		 CUresult (*free_async)(CUdeviceptr, CUstream), CUresult *ret_status)
 {
-	struct driver_free how = {.kind = HEAP_DEVICE, .free_async = free_async, .stream = stream};
+	struct driver_free how = {.kind = HEAP_DEVICE,
+				  .free_async = free_async,
+				  .stream = stream,
+				  .stream0 = stream0};
 	struct block_info info;
 	bool is_freed, is_wide;
 

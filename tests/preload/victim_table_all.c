@@ -5,11 +5,13 @@
  *
  * usage: victim_table_all    one line a call; its runner compares a native run with a shimmed one
  *
- * The rows are hooks.def itself, so a hook that is added is in the table. All arguments of the
- * hooked functions are integers or pointers, which x86-64 and aarch64 pass in the same places
- * whatever their type, so one type of call serves for all. Runs on the software device: a real
- * driver may crash on some of these.
+ * The rows are hooks.def and driver_api.def themselves, so a hook that is added is in the table.
+ * All arguments of the hooked functions are integers or pointers, which x86-64 and aarch64 pass in
+ * the same places whatever their type, so one type of call serves for all; the one struct that is
+ * passed by value (cuEGLStreamProducerPresentFrame) is whatever lies on the stack. Runs on the
+ * software device: a real driver may crash on some of these.
  */
+#include "shim/driver_api.h"
 #include "tests/preload/victim.h"
 
 typedef CUresult zero_call(void *, void *, void *, void *, void *, void *, void *, void *, void *,
@@ -19,9 +21,15 @@ static const struct row {
 	const char *name;
 	void *function;
 } rows[] = {
-#define HOOK(symbol, query, stream0, need) {#symbol, (void *)symbol},
+#define ROW(symbol) {#symbol, (void *)symbol},
+#define HOOK(symbol, ...) ROW(symbol)
 #include "shim/hooks.def"
 #undef HOOK
+#define DRIVER_API_VERSION(version)
+#define DRIVER(symbol, ...)
+#define SUBMIT(symbol, ...) ROW(symbol)
+#define SYNC(symbol, ...) ROW(symbol)
+#include "shim/driver_api.def"
 };
 
 /*

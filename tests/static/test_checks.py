@@ -16,13 +16,22 @@ LICENCE = "/* SPDX-License-Identifier: MIT */\n"
 MAN_ENTRY = (".TP\n.BR \\-\\-limit =\\fIVALUE\\fR \", \" POOLSHIM_LIMIT\nMost memory.\n"
              "Default: \\fBnone\\fR.\n")
 
+HOOKS = (LICENCE + 'HOOK(cuInit, "cuInit", NONE, REQUIRED)\n'
+         'HOOK(cuMemcpy, "cuMemcpy", LEGACY, OPTIONAL)\n/* HOOK(cuGone, "", NONE, OPTIONAL) */\n')
+
 # A tree in which nothing is wrong. Forbidden words are put together, or this file would hold them.
 GOOD_TREE = {
     "pool/heap.h": LICENCE + "#pragma once\n#include <stddef.h>\n",
     "pool/heap.c": LICENCE + '#include "pool/heap.h"\n/* printf() in a comment is fine */\n',
     "policy/options.def": LICENCE + 'OPTION(LIMIT, limit, LIMIT, "none", "a size",\n\t"help")\n',
     "policy/options.c": LICENCE + '#include <stdio.h>\n#include "pool/heap.h"\n',
-    "shim/hooks.def": LICENCE + "HOOK(cuInit, a)\n/* HOOK(cuGone, a) */\n",
+    "shim/hooks.def": HOOKS,
+    "shim/driver_api.def": LICENCE + 'DRIVER_API_VERSION(13000)\n'
+                           'DRIVER(cuInit, "cuInit", CONTEXT, 0, NONE, NONE)\n'
+                           'SUBMIT(cuLaunch, "cuLaunch", SUBMITS, 0, LEGACY, DEFAULT)\n'
+                           'SUBMIT(cuMemcpy, "cuMemcpy", SUBMITS, DRIVER_A | DRIVER_B,\n\tLEGACY)\n'
+                           'SYNC(cuCtxSynchronize, "cuCtxSynchronize", SYNCHRONISES, 0, NONE)\n',
+    "shim/real.def": LICENCE + "REAL(cuCtxSynchronize, REQUIRED)\n",
     "shim/runtime_hooks.def": LICENCE + "RUNTIME_HOOK(cudaMalloc, b)\n",
     "shim/poolshim.h": LICENCE + "int poolshim_dump(const char *path);\n",
     "shim/init.c": LICENCE + '#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n'
@@ -85,7 +94,19 @@ TREE_CASES = [
 
 GOOD_LIBRARY = """
 #define PUBLIC __attribute__((visibility("default")))
+#ifndef COPY
+#define COPY PUBLIC
+#endif
+#ifndef LAUNCH
+#define LAUNCH WEAK_PUBLIC
+#endif
 PUBLIC int cuInit(void); PUBLIC int cuInit(void) { return 0; }
+#define WEAK_PUBLIC __attribute__((weak)) PUBLIC
+#ifndef NO_LAUNCH
+LAUNCH int cuLaunch(void); LAUNCH int cuLaunch(void) { return 0; }
+#endif
+PUBLIC int cuCtxSynchronize(void); WEAK_PUBLIC int cuCtxSynchronize(void) { return 0; }
+PUBLIC int cuMemcpy(void); COPY int cuMemcpy(void) { return 0; }
 PUBLIC int cudaMalloc(void); PUBLIC int cudaMalloc(void) { return 0; }
 PUBLIC int poolshim_dump(void); PUBLIC int poolshim_dump(void) { return 0; }
 PUBLIC void *dlsym(void); PUBLIC void *dlsym(void) { return 0; }
@@ -100,6 +121,12 @@ LIBRARY_CASES = [
     ("a name that is in no table", "PUBLIC int extra(void); int extra(void) { return 0; }", [], [],
      "extra is exported but is in no table"),
     ("a row without an export", "", ["-DcudaMalloc=other"], [], "cudaMalloc is not exported"),
+    ("a function that submits and is not exported", "", ["-DNO_LAUNCH"], [],
+     "cuLaunch is not exported"),
+    ("a row without its body by hand", "", ["-DCOPY=WEAK_PUBLIC"], [],
+     "cuMemcpy has a row in hooks.def but no body by hand"),
+    ("a body by hand without a row", "", ["-DLAUNCH=PUBLIC"], [],
+     "cuLaunch has a body by hand but no row in hooks.def"),
     ("a constructor", "__attribute__((constructor)) static void f(void) { hidden(); }", [], [],
      "constructors: 1"),
     ("another library", "extern double cos(double); double g(double); "
@@ -108,6 +135,19 @@ LIBRARY_CASES = [
     ("a named version node", "", ["-Wl,--version-script=named.map"], [], "under a named version"),
     ("a glibc that is too new", "", [], ["--glibc", "2.0"], "2.0 is the newest allowed"),
     ("dlsym where none may be", "", [], ["--no-dlsym"], "dlsym is exported but"),
+]
+
+
+# what is planted, the file, its new text, what the check must say
+TABLE_CASES = [
+    ("a stream 0 that the catalogue has otherwise", "shim/hooks.def",
+     HOOKS.replace("LEGACY", "PER_THREAD"), "cuMemcpy is cuMemcpy PER_THREAD, but cuMemcpy LEGACY"),
+    ("another name to ask for", "shim/hooks.def", HOOKS.replace('"cuMemcpy"', '"cuMemCopy"'),
+     "cuMemcpy is cuMemCopy LEGACY"),
+    ("a function that the catalogue lacks", "shim/real.def", "REAL(cuOld, OPTIONAL)\n",
+     "cuOld is not in driver_api.def"),
+    ("a function that is called and hooked", "shim/real.def", "REAL(cuInit, REQUIRED)\n",
+     "cuInit is in hooks.def already"),
 ]
 
 
@@ -185,6 +225,16 @@ def test_libraries(tap, scripts, compiler):
             tap.test(status == 0, "exports: a library with nothing wrong passes", output)
 
 
+def test_tables(tap, scripts, compiler):
+    for planted, name, text, wanted in TABLE_CASES:
+        with tempfile.TemporaryDirectory() as folder_name:
+            folder = pathlib.Path(folder_name)
+            write_tree(folder, {**GOOD_TREE, name: text})
+            library = build_library(folder, compiler, "", [])
+            status, output = run_check(scripts, "exports", "--root", folder, library)
+            tap.test(status == 1 and wanted in output, f"exports: finds {planted}", output)
+
+
 def main(argv):
     if len(argv) < 3:
         print(__doc__, file=sys.stderr)
@@ -193,6 +243,7 @@ def main(argv):
     tap = Tap()
     test_trees(tap, scripts)
     test_libraries(tap, scripts, argv[2:])
+    test_tables(tap, scripts, argv[2:])
     return tap.finish()
 
 

@@ -60,10 +60,9 @@ cuGetProcAddress_v2(const char *name, void **pfn, int version, unsigned long lon
 #define cuStreamDestroy_v2 cu_stand_in_1
 #define cuMemFreeAsync_ptsz cu_stand_in_2
 #define cuGetProcAddress_v2 cu_stand_in_3
-#define HOOK(symbol, query, stream0, need) STAND_IN(symbol)
-#include "shim/hooks.def"
-#undef HOOK
-#define REAL(symbol, need) STAND_IN(symbol)
-#include "shim/real.def"
-#undef REAL
+#define DRIVER_API_VERSION(version)
+#define DRIVER(symbol, ...) STAND_IN(symbol)
+#define SUBMIT(symbol, ...) STAND_IN(symbol)
+#define SYNC(symbol, ...) STAND_IN(symbol)
+#include "shim/driver_api.def"
 #endif

@@ -14,6 +14,11 @@ static const char *const hooked[] = {
 #define HOOK(symbol, query, stream0, need) #symbol,
 #include "shim/hooks.def"
 #undef HOOK
+#define DRIVER_API_VERSION(version)
+#define DRIVER(symbol, ...)
+#define SUBMIT(symbol, ...) #symbol,
+#define SYNC(symbol, ...) #symbol,
+#include "shim/driver_api.def"
 };
 
 enum {
