@@ -2,10 +2,13 @@
 """What happens to a process: ways out, signals in a storm, forks, resets, contexts, plug-ins. Native and shimmed alike."""
 import pathlib
 import re
+import sys
 
 from lane.compare import compare, compare_right
+from lane.machine import has_torch
 from lane.programs import Program, runtime_programs
 
+WORKLOADS = pathlib.Path(__file__).resolve().parent.parent / "workloads"
 PLUGIN = Program("gpu_plugin.so", ("tests/gpu/gpu_plugin.cu",), "nvcc", "static", ("-shared", "-Xcompiler", "-fPIC"), ())
 PROGRAMS = [
     *runtime_programs("gpu_exit", "tests/gpu/gpu_exit.cu", runtimes=("static",)),
@@ -83,10 +86,22 @@ def storm(session, way):
             path.unlink()
 
 
+def torch_processes(session):
+    """Forked loaders, and tensors handed to another process."""
+    if not has_torch():
+        session.note("torch_processes: PyTorch is not installed or sees no GPU")
+        return
+    native, _ = compare(session, "torch_processes", [sys.executable, WORKLOADS / "torch_processes.py"], limit_s=90,
+                        wants_dump=False)
+    session.check("torch_processes: native run is right", native.code == 0 and native.last.startswith("RESULT"),
+                  native.last or native.errors.strip()[-300:])
+
+
 def run(session):
     jobs = [(f"exit_{way}", way_out, way) for way in WAYS_OUT]
     jobs += [(f"life_{what}_{runtime}", scenario, runtime, what) for what in SCENARIOS
              for runtime in ("static", "shared")]
     jobs += [(f"life_{what}_account", in_account_mode, what) for what in SCENARIOS]
+    jobs += [("torch_processes", torch_processes)]
     session.each(jobs)
     session.each([(f"storm_{way}", storm, way) for way in ("default", "before", "after")], 1)
