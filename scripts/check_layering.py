@@ -13,7 +13,7 @@ from check_common import C_SUFFIXES, ROOT, Report, source_files, strip_comments
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.M)
 CUDA_HEADER = re.compile(r"(?:cuda|nv)\w*\.h|crt/.*")
-GLIB_HEADER = re.compile(r"(?:glib|gio|gobject|gmodule).*")
+GLIB_HEADER = re.compile(r"(?:glib|gio|gobject|gmodule|json-glib).*")
 OUTPUT_HEADER = re.compile(r"(?:stdio|stdio_ext|syslog|err)\.h")
 CUDA_RENAMES_OFF = re.compile(r"^[ \t]*#[ \t]*define[ \t]+__CUDA_API_VERSION_INTERNAL\b", re.M)
 IMPURE_CALL = re.compile(

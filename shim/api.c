@@ -15,7 +15,15 @@ stats_of(int device)
 	static const struct stats nothing;
 	const struct device *facts = init_is_active() ? device_find(device) : NULL;
 
-	return facts ? &facts->stats : &nothing;
+	return facts ? facts->stats : &nothing;
+}
+
+static const struct stats *
+host_stats(void)
+{
+	static const struct stats nothing;
+
+	return init_is_active() ? device_host_stats() : &nothing;
 }
 
 /* total is read first: a malloc in between can only make the rest smaller. */
@@ -58,10 +66,13 @@ poolshim_free_all_blocks(int device)
 	serve_trim_device(device);
 }
 
+/* In poolshim.h 0 says that there is none. */
 static int
-set_limit(struct account *account, size_t bytes)
+set_limit(struct device *device, size_t bytes)
 {
-	limit_set(account, bytes ? bytes : LIMIT_NONE);
+	if (!device)
+		return -1;
+	device_set_limit(device, bytes ? bytes : LIMIT_NONE);
 	return 0;
 }
 
@@ -78,7 +89,7 @@ poolshim_set_limit(int device, size_t bytes)
 {
 	struct device *facts = init_is_active() ? device_get(device) : NULL;
 
-	return facts ? set_limit(&facts->account, bytes) : -1;
+	return set_limit(facts, bytes);
 }
 
 int
@@ -91,7 +102,7 @@ poolshim_set_limit_fraction(int device, double fraction)
 		return -1;
 	bytes = (size_t)((double)facts->total_bytes * fraction);
 	/* A share so small that no byte is left is a limit, not none. */
-	return set_limit(&facts->account, bytes == 0 && fraction > 0 ? 1 : bytes);
+	return set_limit(facts, bytes == 0 && fraction > 0 ? 1 : bytes);
 }
 
 size_t
@@ -105,25 +116,25 @@ poolshim_get_limit(int device)
 size_t
 poolshim_host_used_bytes(void)
 {
-	return stats_read(&device_host_stats.used_bytes);
+	return stats_read(&host_stats()->used_bytes);
 }
 
 size_t
 poolshim_host_free_bytes(void)
 {
-	return free_bytes_of(&device_host_stats);
+	return free_bytes_of(host_stats());
 }
 
 size_t
 poolshim_host_total_bytes(void)
 {
-	return stats_read(&device_host_stats.total_bytes);
+	return stats_read(&host_stats()->total_bytes);
 }
 
 size_t
 poolshim_host_n_free_blocks(void)
 {
-	return stats_read(&device_host_stats.n_free_blocks);
+	return stats_read(&host_stats()->n_free_blocks);
 }
 
 void
@@ -135,7 +146,8 @@ poolshim_host_free_all_blocks(void)
 int
 poolshim_host_set_limit(size_t bytes)
 {
-	return set_limit(&device_host_account, bytes);
+	device_set_host_limit(bytes ? bytes : LIMIT_NONE);
+	return 0;
 }
 
 size_t

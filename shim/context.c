@@ -260,7 +260,7 @@ device_heap_slow(struct context *context)
 	if (!heap && may_have_heaps_locked(context)) {
 		backend_cuda_init(&context->device_backend, context, BACKEND_DEVICE, 0);
 		heap = new_heap(context, &context->device_backend, HEAP_DEVICE,
-				&context->device->stats);
+				context->device->stats);
 		atomic_store_explicit(&context->device_heap, heap, memory_order_release);
 	}
 	pthread_mutex_unlock(&context->heaps_lock);
@@ -294,7 +294,7 @@ context_host_heap(struct context *context, enum backend_memory memory, unsigned 
 	} else if (i < CONTEXT_N_HOST_HEAPS && may_have_heaps_locked(context)) {
 		backend = &context->host[i].backend;
 		backend_cuda_init(backend, context, memory, flags);
-		heap = new_heap(context, backend, HEAP_HOST, &device_host_stats);
+		heap = new_heap(context, backend, HEAP_HOST, device_host_stats());
 		if (heap) {
 			context->host[i].heap = heap;
 			context->n_host_heaps++;

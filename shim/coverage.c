@@ -4,7 +4,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "shim/control.h"
 #include "shim/elf_walk.h"
+#include "shim/init.h"
 
 enum name_state {
 	NAME_FREE,
@@ -38,8 +40,20 @@ coverage_route_name(enum coverage_route route)
 void
 coverage_count(enum coverage_route route)
 {
-	/* relaxed: a figure for the dump that orders nothing */
-	atomic_fetch_add_explicit(&n_found[route], 1, memory_order_relaxed);
+	/* relaxed: figures for readers, which order nothing */
+	const uint64_t n = atomic_fetch_add_explicit(&n_found[route], 1, memory_order_relaxed) + 1;
+
+	if (init_is_active())
+		atomic_store_explicit(&control->process.routes[route], n, memory_order_relaxed);
+}
+
+void
+coverage_publish(_Atomic uint64_t *counts)
+{
+	for (int i = 0; i < COVERAGE_N_ROUTES; i++)
+		atomic_store_explicit(&counts[i],
+				      atomic_load_explicit(&n_found[i], memory_order_relaxed),
+				      memory_order_relaxed);
 }
 
 void

@@ -11,6 +11,7 @@
  *
  * Locking: none; relaxed counters, names are claimed and published one by one. Allocates nothing.
  */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -42,6 +43,9 @@ void coverage_count(enum coverage_route route);
 
 /* Counts COVERAGE_DIRECT, once a process and only if nothing was counted before. */
 void coverage_count_direct(void);
+
+/* The counts so far, into the control block; once hooks are active it is kept up to date. */
+void coverage_publish(_Atomic uint64_t *counts);
 
 /*
  * The program got at something of the driver's that no table knows: a function, or a table of

@@ -2,12 +2,13 @@
 #include "shim/device.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "shim/control.h"
 #include "shim/hooks.h"
 #include "shim/init.h"
 
-struct stats device_host_stats;
 struct account device_host_account = {.limit_bytes = LIMIT_NONE};
 struct external device_host_external;
 
@@ -25,6 +26,23 @@ device_find(int index)
 									     : NULL;
 }
 
+struct stats *
+device_host_stats(void)
+{
+	return &control->host.stats;
+}
+
+static void
+print_uuid(const CUuuid *uuid, char *ret_text, size_t n_bytes)
+{
+	size_t n = (size_t)snprintf(ret_text, n_bytes, "GPU-");
+
+	for (size_t i = 0; i < sizeof(uuid->bytes) && n < n_bytes; i++)
+		n += (size_t)snprintf(ret_text + n, n_bytes - n, "%s%02x",
+				      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+				      (unsigned char)uuid->bytes[i]);
+}
+
 static bool
 ask(int index, struct device *device)
 {
@@ -38,14 +56,50 @@ ask(int index, struct device *device)
 	device->total_bytes = total_bytes;
 	if (real.cuDeviceGetName(device->name, sizeof(device->name), index) != CUDA_SUCCESS)
 		device->name[0] = '\0';
-	if (real.cuDeviceGetUuid_v2 && real.cuDeviceGetUuid_v2(&uuid, index) == CUDA_SUCCESS) {
-		memcpy(device->uuid, uuid.bytes, sizeof(device->uuid));
-		device->has_uuid = true;
-	}
+	if (real.cuDeviceGetUuid_v2 && real.cuDeviceGetUuid_v2(&uuid, index) == CUDA_SUCCESS)
+		print_uuid(&uuid, device->uuid, sizeof(device->uuid));
 	if (real.cuDeviceGetAttribute(&answer, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, index) ==
 	    CUDA_SUCCESS)
 		device->reads_pageable = answer != 0;
 	return true;
+}
+
+static void
+tell_limit(struct control_memory *memory, uint64_t limit_bytes)
+{
+	/* relaxed: a figure for readers, which orders nothing */
+	atomic_store_explicit(&memory->limit_bytes, limit_bytes == LIMIT_NONE ? 0 : limit_bytes,
+			      memory_order_relaxed);
+}
+
+/* In the control block, which from here on keeps the device's figures. */
+static void
+describe(struct device *device)
+{
+	struct control_device *place = control_device(device->index);
+
+	place->index = (uint64_t)device->index;
+	place->device_total_bytes = device->total_bytes;
+	memcpy(place->name, device->name, sizeof(place->name));
+	memcpy(place->uuid, device->uuid, sizeof(place->uuid));
+	tell_limit(&place->memory, limit_get(&device->account));
+	device->stats = &place->memory.stats;
+	/* release: what describes the device, for readers that see that it is known */
+	atomic_store_explicit(&place->is_known, 1, memory_order_release);
+}
+
+void
+device_set_limit(struct device *device, uint64_t limit_bytes)
+{
+	limit_set(&device->account, limit_bytes);
+	tell_limit(&control_device(device->index)->memory, limit_bytes);
+}
+
+void
+device_set_host_limit(uint64_t limit_bytes)
+{
+	limit_set(&device_host_account, limit_bytes);
+	tell_limit(&control->host, limit_bytes);
 }
 
 struct device *
@@ -62,11 +116,11 @@ device_get(int index)
 		device->index = index;
 		memcpy(device->name, fresh.name, sizeof(device->name));
 		memcpy(device->uuid, fresh.uuid, sizeof(device->uuid));
-		device->has_uuid = fresh.has_uuid;
 		device->total_bytes = fresh.total_bytes;
 		device->reads_pageable = fresh.reads_pageable;
 		account_init(&device->account,
 			     limit_spec_bytes(&init_options()->limit, index, fresh.total_bytes));
+		describe(device);
 		atomic_store_explicit(&is_filled[index], true, memory_order_release);
 	}
 	pthread_mutex_unlock(&publish_lock);

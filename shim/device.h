@@ -21,12 +21,11 @@ enum { DEVICE_N_MAX = LIMIT_N_DEVICES };
 struct device {
 	int index;
 	char name[128];
-	unsigned char uuid[16];
-	bool has_uuid;
+	char uuid[48]; /* as nvidia-smi prints it; empty: not known */
 	uint64_t total_bytes;
 	bool reads_pageable; /* kernels may write any host memory: every free waits as natively */
 	struct account account;
-	struct stats stats;
+	struct stats *stats; /* in the control block */
 	struct external external; /* what lies there past the pool */
 };
 
@@ -38,9 +37,13 @@ struct device *device_get(int index);
 /* The same, only if it was filled before: for dumps, which call no CUDA. */
 struct device *device_find(int index);
 
+/* Most that the pool may hold there; LIMIT_NONE: no limit. */
+void device_set_limit(struct device *device, uint64_t limit_bytes);
+
 /* Pinned memory of all contexts. */
-extern struct stats device_host_stats;
+struct stats *device_host_stats(void);
 extern struct account device_host_account;
+void device_set_host_limit(uint64_t limit_bytes);
 
 /* Host memory that the driver holds for the process past the pool. */
 extern struct external device_host_external;

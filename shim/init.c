@@ -4,24 +4,25 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "policy/signal_name.h"
 #include "shim/checker.h"
 #include "shim/context.h"
+#include "shim/control.h"
 #include "shim/dump.h"
 #include "shim/hooks.h"
 #include "shim/log.h"
 #include "shim/signal.h"
 #include "shim/submit.h"
 
-atomic_bool init_active;
+union init_page init_page __attribute__((aligned(INIT_PAGE_BYTES)));
 
+static struct init_process *const process = &init_page.process;
 static struct options options;
 static const char *why_account; /* not the user's choice */
-static pthread_once_t init_once = PTHREAD_ONCE_INIT;
-static atomic_bool was_used;
-static _Atomic pid_t owner_pid; /* the process whose cuInit was seen; 0: none */
 
 void
 init_on_first_use(void)
@@ -29,8 +30,11 @@ init_on_first_use(void)
 	const char *name;
 	int signal_number = SIGUSR1;
 
-	if (atomic_exchange(&was_used, true))
+	if (atomic_load_explicit(&process->was_used, memory_order_relaxed) ||
+	    atomic_exchange(&process->was_used, true))
 		return;
+	/* Nothing to do about a failure, see the header. */
+	madvise(&init_page, sizeof(init_page), MADV_WIPEONFORK);
 	dump_note_stderr();
 	/* The other options wait for cuInit; a bad name is told then, and the default holds
 	 * meanwhile. */
@@ -64,9 +68,9 @@ tell_problems(const struct option_problem *problems, int n_problems)
 static void
 on_fork_child(void)
 {
-	atomic_store(&init_active, false);
-	atomic_store(&owner_pid, 0);
+	memset(process, 0, sizeof(*process));
 	submit_on_fork_child();
+	control_leave();
 }
 
 /* Whoever asks for the pool by name gets it. */
@@ -92,7 +96,7 @@ step_down_for_checker(void)
 }
 
 static void
-start(void)
+read_options(void)
 {
 	enum { N_PROBLEMS_MAX = 16 };
 	struct option_problem problems[N_PROBLEMS_MAX], unknown[N_PROBLEMS_MAX];
@@ -103,21 +107,41 @@ start(void)
 	log_set_level(options.log);
 	tell_problems(problems, n_problems);
 	tell_problems(unknown, n_unknown);
+}
+
+static int
+count_devices(void)
+{
+	int n_devices = 0;
+
+	return real.cuDeviceGetCount(&n_devices) == CUDA_SUCCESS ? n_devices : 0;
+}
+
+static void
+start(void)
+{
+	/* Not of this process alone: a child does not start on what its parent has left. */
+	static atomic_bool was_started;
+
+	if (atomic_exchange(&was_started, true))
+		return;
+	read_options();
 	if (options.mode == OPTION_MODE_OFF || !hooks_are_complete())
 		return;
 	step_down_for_checker();
+	control_open(&options, count_devices());
 	context_init();
 	pthread_atfork(NULL, NULL, on_fork_child);
-	atomic_store(&owner_pid, getpid());
+	atomic_store(&process->owner_pid, getpid());
 	/* Release: everything above was written before a hook sees that it is active. */
-	atomic_store_explicit(&init_active, true, memory_order_release);
+	atomic_store_explicit(&process->is_active, true, memory_order_release);
 }
 
 void
 init_on_cu_init(void)
 {
 	init_on_first_use();
-	pthread_once(&init_once, start);
+	pthread_once(&process->once, start);
 }
 
 void
@@ -134,7 +158,7 @@ init_on_first_request(void)
 bool
 init_is_own_process(void)
 {
-	return atomic_load(&owner_pid) == getpid();
+	return atomic_load(&process->owner_pid) == getpid();
 }
 
 const struct options *
@@ -154,6 +178,8 @@ init_why_account(void)
 __attribute__((destructor)) static void
 dump_at_exit(void)
 {
-	if (init_is_own_process())
-		dump_write(REPORT_EXIT);
+	if (!init_is_own_process())
+		return;
+	dump_write(REPORT_EXIT);
+	control_close();
 }

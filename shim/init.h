@@ -7,8 +7,10 @@
  *
  * Nothing runs when the library is loaded. Locking: each call may come from any thread at any time.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "policy/options.h"
 
@@ -26,14 +28,41 @@ void init_on_cu_init(void);
 /* The first request was served: starts the helper thread. */
 void init_on_first_request(void);
 
-extern atomic_bool init_active;
+/*
+ * What is true of this very process. The kernel empties it in every child that has memory of its
+ * own (MADV_WIPEONFORK), by whatever call it was made: a clone() runs no fork handlers. Where the
+ * kernel cannot (before Linux 4.14), children made by fork() are told by a handler.
+ */
+struct init_process {
+	atomic_bool is_active;
+	_Atomic pid_t owner_pid; /* whose cuInit was seen; 0: none was */
+	atomic_bool was_used;    /* init_on_first_use() */
+	atomic_bool has_handler; /* signal.c installed the handler in this process */
+	pthread_once_t once;     /* init_on_cu_init(); all zero is its initial state */
+};
+
+/* A page of its own, of the largest size that pages have. */
+enum {
+#ifdef __x86_64__
+	INIT_PAGE_BYTES = 4096,
+#else
+	INIT_PAGE_BYTES = 65536,
+#endif
+};
+
+union init_page {
+	struct init_process process;
+	char bytes[INIT_PAGE_BYTES];
+};
+
+extern union init_page init_page;
 
 /* May this call be served by the shim? False before cuInit, in mode off and in a forked child. */
 static inline bool
 init_is_active(void)
 {
 	/* Acquire: options and tables were set up before. */
-	return atomic_load_explicit(&init_active, memory_order_acquire);
+	return atomic_load_explicit(&init_page.process.is_active, memory_order_acquire);
 }
 
 /* Was cuInit seen, and is this the process that called it? Dumps are taken there only. */

@@ -167,21 +167,11 @@ print_external(const struct report_external *e, enum external_place place, const
 }
 
 static void
-print_uuid(const struct device *device, struct out *out)
-{
-	out_print(out, "      \"uuid\": \"GPU-");
-	for (size_t i = 0; i < sizeof(device->uuid); i++)
-		out_print(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-			  device->uuid[i]);
-	out_print(out, "\",\n");
-}
-
-static void
 print_device(const struct report_device *d, struct out *out)
 {
 	out_print(out, "    {\n      \"index\": %d,\n", d->device->index);
-	if (d->device->has_uuid)
-		print_uuid(d->device, out);
+	if (d->device->uuid[0])
+		out_print(out, "      \"uuid\": \"%s\",\n", d->device->uuid);
 	out_print(out, "      \"name\": ");
 	out_json_string(out, d->device->name);
 	if (init_why_account()) {

@@ -59,7 +59,7 @@ is_tight(void *arg, size_t grow_bytes)
 {
 	enum { SHARE = 50, MOST_BYTES = 1 << 30 };
 	const struct context *context = arg;
-	const struct stats *stats = &context->device->stats;
+	const struct stats *stats = context->device->stats;
 	const uint64_t share_bytes = context->device->total_bytes / SHARE;
 	const uint64_t reserve_bytes = share_bytes < MOST_BYTES ? share_bytes : MOST_BYTES;
 	size_t free_bytes, total_bytes;
@@ -386,7 +386,7 @@ bool
 serve_made_room(void)
 {
 	struct context *context = serve_context();
-	const struct stats *stats = context ? &context->device->stats : NULL;
+	const struct stats *stats = context ? context->device->stats : NULL;
 
 	if (!stats || stats_read(&stats->total_bytes) == stats_read(&stats->used_bytes))
 		return false;

@@ -219,7 +219,7 @@ visible_wait(struct context *context)
 	struct visible *visible = &context->visible;
 	const unsigned n_unrecorded = atomic_load(&visible->n_unrecorded);
 	const bool is_for_all = must_wait_for_all(context, n_unrecorded);
-	struct stats *stats = &context->device->stats;
+	struct stats *stats = context->device->stats;
 	bool is_complete = false;
 	uint64_t begin_ns;
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Start of the device, and what it says about itself. */
 
@@ -42,11 +43,9 @@ after_fork_in_parent(void)
 	pthread_mutex_unlock(&sim.lock);
 }
 
-/* A child of a process that had called cuInit() gets CUDA_ERROR_NOT_INITIALIZED for ever. */
 static void
 after_fork_in_child(void)
 {
-	sim.is_forked = sim.is_init;
 	worker_after_fork();
 	pthread_mutex_unlock(&sim.lock);
 }
@@ -55,6 +54,16 @@ __attribute__((constructor)) static void
 register_fork_handlers(void)
 {
 	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+/*
+ * A child of a process that had called cuInit() gets CUDA_ERROR_NOT_INITIALIZED for ever, by
+ * whatever call it was made (measured: fork() and a bare clone()).
+ */
+bool
+sim_is_child(void)
+{
+	return sim.owner_pid && sim.owner_pid != getpid();
 }
 
 static CUresult
@@ -89,18 +98,20 @@ start(void)
 CUresult
 cuInit(unsigned int flags)
 {
-	CUresult r = sim_enter(E_cuInit, NEED_NOTHING);
+	CUresult r;
 	bool is_first = false;
 
+	if (sim_is_child())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	r = sim_enter(E_cuInit, NEED_NOTHING);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (flags != 0)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (sim.is_forked)
-		return sim_leave(CUDA_ERROR_NOT_INITIALIZED);
 	if (!sim.is_init) {
 		r = start();
 		sim.is_init = r == CUDA_SUCCESS;
+		sim.owner_pid = sim.is_init ? getpid() : 0;
 		is_first = sim.is_init;
 	}
 	sim_leave(r);

@@ -96,11 +96,14 @@ sim_enter(enum entry_id e, enum need need)
 	CUresult r;
 
 	debugger_tell(entries[e].symbol);
+	/* Before the lock, which a bare clone() may have left with a thread that is not here. */
+	if (need != NEED_NOTHING && sim_is_child())
+		return CUDA_ERROR_NOT_INITIALIZED;
 	pthread_mutex_lock(&sim.lock);
 	inject_count(e);
 	r = inject_take(e);
 	if (r == CUDA_SUCCESS && need != NEED_NOTHING) {
-		if (!sim.is_init || sim.is_forked)
+		if (!sim.is_init)
 			r = CUDA_ERROR_NOT_INITIALIZED;
 		else if (sim_thread.in_host_func)
 			r = CUDA_ERROR_NOT_PERMITTED;

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "tests/sim/phys.h"
 #include "tests/sim/sim.h"
@@ -318,7 +319,8 @@ struct thread_state {
 struct sim {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
-	bool is_init, is_forked;
+	bool is_init;
+	_Atomic pid_t owner_pid; /* who called cuInit(); 0: nobody yet */
 	int n_devices;
 	struct device devices[SIM_MAX_DEVICES];
 	int mode;
@@ -333,6 +335,8 @@ struct sim {
 
 extern struct sim sim;
 extern __thread struct thread_state sim_thread;
+
+bool sim_is_child(void); /* of the process that called cuInit() */
 
 /* entry.c: an exported function begins with sim_enter() and, after that, ends with sim_leave(). */
 /* NEED_NO_ERROR: a context is not needed (a free: measured), but one that is broken answers. */
