@@ -11,6 +11,8 @@
 
 static const struct verb verbs[] = {
 	{"run", run_main, "run a program under the shim"},
+	{"list", list_main, "the processes under the shim, and those that were killed"},
+	{"stats", stats_main, "the statistics of one of them"},
 };
 
 static void

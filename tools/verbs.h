@@ -9,6 +9,8 @@
  * One thread; no locking.
  */
 
+#include <glib.h>
+
 enum exit_status {
 	EXIT_STATUS_FINE = 0,
 	EXIT_STATUS_NO = 1, /* what was asked for did not work */
@@ -23,4 +25,17 @@ struct verb {
 	const char *help;
 };
 
+int list_main(int argc, char **argv);
 int run_main(int argc, char **argv);
+int stats_main(int argc, char **argv);
+
+/* Says what is wrong with a command line. Returns the status for it. */
+int verb_usage(const char *verb, const char *problem);
+
+/*
+ * Parses a verb's options; --help is its own. words: what follows them, for --help. Returns the
+ * words that are no options, the verb first, for g_strfreev(); NULL after it has said what is
+ * wrong.
+ */
+char **verb_parse(char **argv, const GOptionEntry *entries, const char *verb, const char *words,
+		  const char *summary);
