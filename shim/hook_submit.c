@@ -9,6 +9,11 @@
 #include "shim/hooks.h"
 #include "shim/submit.h"
 
+/* A function that was found needs no hooks_ready(): that has run, or is about to answer the same.
+ */
+#define IS_HERE(symbol) \
+	(__builtin_expect(real.symbol != NULL, 1) || (hooks_ready(), real.symbol != NULL))
+
 #define BEGIN_STREAM(stream, stream0) submit_begin(submit_word((stream), HOOK_STREAM0_##stream0))
 #define BEGIN_PARAM BEGIN_STREAM
 #define BEGIN_POINTER BEGIN_STREAM
@@ -40,8 +45,7 @@
 	{ \
 		CUresult r; \
 \
-		hooks_ready(); \
-		if (!real.symbol) \
+		if (!IS_HERE(symbol)) \
 			return CUDA_ERROR_NOT_FOUND; \
 		BEGIN_##place(stream, stream0); \
 		r = real.symbol arguments; \
@@ -59,8 +63,7 @@
 	{ \
 		CUresult r; \
 \
-		hooks_ready(); \
-		if (!real.symbol) \
+		if (!IS_HERE(symbol)) \
 			return CUDA_ERROR_NOT_FOUND; \
 		r = real.symbol arguments; \
 		if (r == CUDA_SUCCESS) \

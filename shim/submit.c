@@ -3,7 +3,6 @@
 
 #include <linux/membarrier.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,21 +12,12 @@ enum {
 	N_MORE_SLOTS = 64,
 };
 
-static struct {
-	struct submit_chunk chunk;
-	struct submit_slot slots[N_FIRST_SLOTS];
-} first_chunk = {.chunk.n_slots = N_FIRST_SLOTS};
+static struct submit_slot first_slots[N_FIRST_SLOTS];
+static struct submit_chunk first_chunk = {.n_slots = N_FIRST_SLOTS, .slots = first_slots};
 
-_Static_assert(offsetof(__typeof__(first_chunk), slots) == offsetof(struct submit_chunk, slots),
-	       "the first slots do not follow their chunk");
-
-_Atomic(struct submit_chunk *) submit_chunks = &first_chunk.chunk;
+_Atomic(struct submit_chunk *) submit_chunks = &first_chunk;
 static _Atomic uint32_t n_ids;
 
-/*
- * For threads that could get no slot. It is shared, so what it says is of no use; that it was used
- * is remembered, and every look answers "announced" from then on.
- */
 struct submit_slot submit_no_slot = {.current = &submit_no_slot.others[SUBMIT_MANY]};
 atomic_bool submit_is_slotless;
 
@@ -73,14 +63,18 @@ claim_slot(void)
 static bool
 add_chunk(void)
 {
-	const size_t n_bytes =
-		sizeof(struct submit_chunk) + N_MORE_SLOTS * sizeof(struct submit_slot);
-	struct submit_chunk *chunk =
-		mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct {
+		struct submit_chunk chunk;
+		struct submit_slot slots[N_MORE_SLOTS];
+	} *memory = mmap(NULL, sizeof(*memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+	struct submit_chunk *chunk;
 
-	if (chunk == MAP_FAILED)
+	if (memory == MAP_FAILED)
 		return false;
+	chunk = &memory->chunk;
 	chunk->n_slots = N_MORE_SLOTS;
+	chunk->slots = memory->slots;
 	chunk->next = atomic_load_explicit(&submit_chunks, memory_order_relaxed);
 	/* release: the chunk's own fields, for the acquire in SUBMIT_FOR_EACH_SLOT */
 	while (!atomic_compare_exchange_weak_explicit(&submit_chunks, &chunk->next, chunk,
@@ -97,6 +91,8 @@ abandon_slot(struct submit_slot *slot)
 	slot->depth = 0;
 	atomic_store_explicit(&slot->announced, SUBMIT_NOTHING, memory_order_release);
 	atomic_store_explicit(&slot->n_outer, 0, memory_order_release);
+	/* even, wherever a fork has stopped it */
+	atomic_fetch_and_explicit(&slot->n_moves, ~1U, memory_order_relaxed);
 	/* release: everything in the slot, for the thread that claims it */
 	atomic_store_explicit(&slot->is_owned, false, memory_order_release);
 }
@@ -141,8 +137,7 @@ take_slot(void)
 static void
 add(_Atomic uint64_t *count, uint64_t n)
 {
-	/* Read and written by the slot's thread alone. release: a reader that still sees the old
-	 * place of an evicted count sees it here as well, never in neither. */
+	/* Written by the slot's thread alone. release: see evict() */
 	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n,
 			      memory_order_release);
 }
@@ -151,18 +146,22 @@ add(_Atomic uint64_t *count, uint64_t n)
 static struct submit_stream *
 evict(struct submit_slot *slot)
 {
-	struct submit_stream *stream = &slot->streams[slot->next_victim];
+	struct submit_stream *stream = &slot->streams[1 + slot->next_victim];
 	const uintptr_t word = atomic_load_explicit(&stream->word, memory_order_relaxed);
 	struct submit_stream *others = &slot->others[word % (1 << SUBMIT_KIND_BITS)];
 
 	slot->next_victim = (slot->next_victim + 1) % SUBMIT_N_STREAMS;
 	if (stream == slot->current)
 		slot->last_word = SUBMIT_NOTHING;
+	/* relaxed: the release of every store below puts this one before it */
+	atomic_fetch_add_explicit(&slot->n_moves, 1, memory_order_relaxed);
 	add(&others->n_submissions, atomic_load(&stream->n_submissions));
 	add(&others->n_synchronisations, atomic_load(&stream->n_synchronisations));
-	/* release, in this order: see add() */
 	atomic_store_explicit(&stream->n_submissions, 0, memory_order_release);
 	atomic_store_explicit(&stream->n_synchronisations, 0, memory_order_release);
+	atomic_store_explicit(&stream->word, SUBMIT_NOTHING, memory_order_release);
+	/* release: all of it, for a reader that finds an even number */
+	atomic_fetch_add_explicit(&slot->n_moves, 1, memory_order_release);
 	return stream;
 }
 
@@ -175,7 +174,7 @@ find_stream(struct submit_slot *slot, uintptr_t word)
 
 	if (slot == &submit_no_slot || word % (1 << SUBMIT_KIND_BITS) == SUBMIT_MANY)
 		return &slot->others[SUBMIT_MANY];
-	for (stream = slot->streams; stream < slot->streams + SUBMIT_N_STREAMS; stream++) {
+	for (stream = slot->streams + 1; stream <= slot->streams + SUBMIT_N_STREAMS; stream++) {
 		const uintptr_t seen = atomic_load_explicit(&stream->word, memory_order_relaxed);
 
 		if (seen == word)
@@ -183,7 +182,7 @@ find_stream(struct submit_slot *slot, uintptr_t word)
 		if (!seen)
 			break;
 	}
-	if (stream == slot->streams + SUBMIT_N_STREAMS) {
+	if (stream > slot->streams + SUBMIT_N_STREAMS) {
 		if (atomic_load_explicit(&slot->announced, memory_order_relaxed))
 			return &slot->others[word % (1 << SUBMIT_KIND_BITS)];
 		stream = evict(slot);
@@ -209,8 +208,15 @@ push_outer(struct submit_slot *slot, uintptr_t outer_word)
 		atomic_store_explicit(&slot->n_outer, slot->depth, memory_order_release);
 }
 
-void
-submit_begin_slow(uintptr_t word)
+static uint8_t *
+place_of(struct submit_slot *slot, uintptr_t word)
+{
+	return &slot->places[(uint64_t)word * UINT64_C(0x9e3779b97f4a7c15) >>
+			     (64 - SUBMIT_PLACE_BITS)];
+}
+
+static __attribute__((noinline)) void
+begin_anew(uintptr_t word)
 {
 	struct submit_slot *slot = submit_own == &submit_no_slot ? take_slot() : submit_own;
 	const uintptr_t outer = atomic_load_explicit(&slot->announced, memory_order_relaxed);
@@ -221,12 +227,35 @@ submit_begin_slow(uintptr_t word)
 	if (outer != SUBMIT_NOTHING)
 		push_outer(slot, outer);
 	slot->current = stream;
-	slot->last_word = submit_order() == SUBMIT_ORDER_MEMBARRIER ? word : SUBMIT_NOTHING;
+	if (submit_order() == SUBMIT_ORDER_MEMBARRIER) {
+		slot->last_word = word;
+		if (stream <= slot->streams + SUBMIT_N_STREAMS)
+			*place_of(slot, word) = (uint8_t)(stream - slot->streams);
+	} /* else nobody finds it again: the way here is the one with the fence */
+
 	/* release: a reader that sees this one sees that the outer one was kept */
 	atomic_store_explicit(&slot->announced, word, memory_order_release);
 	if (submit_order() == SUBMIT_ORDER_FENCE)
 		/* before whatever this thread reads next; pairs with the reader's fence */
-		atomic_thread_fence(memory_order_seq_cst);
+		__sync_synchronize();
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+void
+submit_begin_slow(uintptr_t word)
+{
+	struct submit_slot *slot = submit_own;
+	struct submit_stream *stream = &slot->streams[*place_of(slot, word)];
+
+	/* Programs that go from stream to stream come this way each time. relaxed: as there */
+	if (atomic_load_explicit(&stream->word, memory_order_relaxed) != word ||
+	    atomic_load_explicit(&slot->announced, memory_order_relaxed) != SUBMIT_NOTHING) {
+		begin_anew(word);
+		return;
+	}
+	slot->last_word = word;
+	slot->current = stream;
+	atomic_store_explicit(&slot->announced, word, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 }
 

@@ -17,8 +17,8 @@
  * context's streams, a stream 0 of another context (the context is not known here), a thread
  * without a slot.
  *
- * Cost: a look at the slot, a store before the call, an increment and a store after it; no lock, no
- * atomic read-modify-write, no driver call. The reader pays: membarrier(2) makes every other
+ * Cost: a look at the slot, a store before the call, an increment and a store after it; no lock,
+ * no atomic read-modify-write, no driver call. The reader pays: membarrier(2) makes every other
  * thread's stores come before its reads. Where the kernel has no private expedited membarrier,
  * every submission makes a full fence itself.
  *
@@ -45,6 +45,8 @@ enum {
 	SUBMIT_KIND_BITS =
 		3, /* a handle is an address or 0, 1, 2: it has no use for its top bits */
 	SUBMIT_N_STREAMS = 16,
+	SUBMIT_PLACE_BITS = 4,
+	SUBMIT_N_PLACES = 1 << SUBMIT_PLACE_BITS,
 	SUBMIT_MAX_DEPTH = 4, /* nested deeper: counted and announced as SUBMIT_MANY */
 };
 
@@ -57,19 +59,21 @@ struct submit_stream {
 };
 
 struct submit_slot {
-	_Alignas(64) _Atomic uintptr_t
-		announced;             /* 0: this thread is not in the driver with a submission */
-	uintptr_t last_word;           /* whose stream `current` is; 0: look for it */
-	struct submit_stream *current; /* where the submission under way is counted */
-	unsigned depth;                /* submissions that the announced one is nested in */
-	atomic_uint n_outer;           /* the deepest since the outermost began */
+	/* 0: this thread is not in the driver with a submission */
+	_Alignas(64) _Atomic uintptr_t announced;
+	uintptr_t last_word;             /* the stream that `current` counts; 0: look for it */
+	struct submit_stream *current;   /* where the submission under way is counted */
+	unsigned depth;                  /* submissions that the announced one is nested in */
+	atomic_uint n_outer;             /* the deepest since the outermost began */
+	uint8_t places[SUBMIT_N_PLACES]; /* by hash of a word: where in streams[] it may be */
 	atomic_bool is_owned;
+	unsigned next_victim; /* of streams[], when all are in use */
+	atomic_uint n_moves;  /* odd while a count moves from streams[] to others[] */
 	struct {
 		_Atomic uintptr_t word;
 		struct submit_stream *stream;
 	} outer[SUBMIT_MAX_DEPTH];
-	unsigned next_victim; /* of streams[], when all are in use */
-	struct submit_stream streams[SUBMIT_N_STREAMS];
+	struct submit_stream streams[1 + SUBMIT_N_STREAMS]; /* the first is nobody's */
 	struct submit_stream others[SUBMIT_N_KINDS]; /* by kind: what streams[] had no place for */
 };
 
@@ -167,7 +171,8 @@ struct submit_target submit_target(CUstream stream, enum hook_stream0 stream0);
 
 struct submit_view {
 	bool is_announced;
-	uint64_t n_submissions; /* never lower than at the look before */
+	uint64_t n_submissions; /* unless announced: all that ever were, and perhaps others; only
+				   rises */
 };
 
 /*

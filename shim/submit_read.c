@@ -65,7 +65,7 @@ make_others_visible(void)
 
 	if (submit_order() == SUBMIT_ORDER_FENCE) {
 		/* this thread's stores before its reads of the slots; pairs with the submitters' */
-		atomic_thread_fence(memory_order_seq_cst);
+		__sync_synchronize();
 		return true;
 	}
 	known = atomic_load_explicit(&registration, memory_order_relaxed);
@@ -94,14 +94,14 @@ is_announced(const struct submit_slot *slot, const struct submit_target *target)
 }
 
 static uint64_t
-count_of(const struct submit_slot *slot, const struct submit_target *target)
+read_counts(const struct submit_slot *slot, const struct submit_target *target)
 {
 	uint64_t n = 0;
 
-	for (unsigned i = 0; i < SUBMIT_N_STREAMS; i++) {
+	/* acquire: what is read later is read after it, the number of moves last */
+	for (unsigned i = 1; i <= SUBMIT_N_STREAMS; i++) {
 		const struct submit_stream *stream = &slot->streams[i];
 
-		/* acquire, and others[] last: a count on its way there is seen twice at worst */
 		if (may_mean(atomic_load_explicit(&stream->word, memory_order_acquire), slot,
 			     target))
 			n += atomic_load_explicit(&stream->n_submissions, memory_order_acquire);
@@ -109,6 +109,26 @@ count_of(const struct submit_slot *slot, const struct submit_target *target)
 	for (unsigned i = 0; i < SUBMIT_N_KINDS; i++)
 		n += atomic_load_explicit(&slot->others[i].n_submissions, memory_order_acquire);
 	return n;
+}
+
+/* False: counts are moving all the time, or their thread was stopped as it moved them. */
+static bool
+count(const struct submit_slot *slot, const struct submit_target *target, uint64_t *ret_n)
+{
+	enum { N_TRIES = 1000 };
+
+	for (int i = 0; i < N_TRIES; i++) {
+		const unsigned n_moves = atomic_load_explicit(&slot->n_moves, memory_order_acquire);
+		const uint64_t n = read_counts(slot, target);
+
+		/* relaxed: the acquires of read_counts() keep it behind them */
+		if (n_moves % 2 == 0 &&
+		    atomic_load_explicit(&slot->n_moves, memory_order_relaxed) == n_moves) {
+			*ret_n = n;
+			return true;
+		}
+	}
+	return false;
 }
 
 void
@@ -119,9 +139,12 @@ submit_look(const struct submit_target *target, struct submit_view *ret_view)
 
 	SUBMIT_FOR_EACH_SLOT(slot)
 	{
+		uint64_t n = 0;
+
+		/* the word first: a submission whose word is cleared is counted */
 		view.is_announced |= is_announced(slot, target);
-		/* after the word: one that was just cleared is counted */
-		view.n_submissions += count_of(slot, target);
+		view.is_announced |= !count(slot, target, &n);
+		view.n_submissions += n;
 	}
 	*ret_view = view;
 }
@@ -178,7 +201,7 @@ submit_totals(struct submit_total *ret_totals, unsigned n_max)
 
 	SUBMIT_FOR_EACH_SLOT(slot)
 	{
-		for (unsigned i = 0; i < SUBMIT_N_STREAMS; i++)
+		for (unsigned i = 1; i <= SUBMIT_N_STREAMS; i++)
 			/* acquire: the stream's id */
 			add_total(
 				ret_totals, &n, n_max, slot, &slot->streams[i],

@@ -21,7 +21,7 @@ enum submit_order submit_order(void);
 struct submit_chunk {
 	struct submit_chunk *next;
 	unsigned n_slots;
-	struct submit_slot slots[];
+	struct submit_slot *slots;
 };
 
 extern _Atomic(struct submit_chunk *) submit_chunks; /* the newest first */
