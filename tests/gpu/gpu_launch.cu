@@ -80,7 +80,7 @@ main()
 		runtime_ns[i] = by_runtime;
 		driver_ns[i] = by_driver;
 	}
-	printf("launch: %d batches of %d, twice\n", N_BATCHES, N_LAUNCHES);
+	printf("launch: %d batches of %d in two ways\n", N_WARM + N_BATCHES, N_LAUNCHES);
 	printf("TIME runtime_ns %.2f\n", median_of(runtime_ns, N_BATCHES));
 	printf("TIME driver_ns %.2f\n", median_of(driver_ns, N_BATCHES));
 	return 0;

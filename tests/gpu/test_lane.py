@@ -18,8 +18,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from lane import (compare, figures, part_account, part_beside, part_external, part_launch,  # noqa: E402
-                  part_routes, part_times, programs, session as lane_session)
+from lane import (compare, figures, part_account, part_beside, part_coverage, part_external,  # noqa: E402
+                  part_launch, part_routes, part_times, programs, session as lane_session)
 import measure  # noqa: E402
 
 SHELL = "/bin/sh"
@@ -229,6 +229,25 @@ def test_counts_of_memory_past_the_pool_are_judged_against_the_driver(session):
     assert not failed(session), failed(session)
     part_external.judge(session, "vmm", figures_["vmm"], {"asked": 100, "taken": 1 << 30, "counted": 99, "left": 5})
     assert len(failed(session)) == 4, failed(session)
+
+
+def test_a_launch_that_was_not_announced_is_found(session):
+    lines = "launch: 3 batches of 10 in two ways"
+    for submissions, n_failed in ((60, 0), (59, 1)):
+        dump = {"streams": [{"kind": "created", "submissions": submissions, "synchronisations": 6}]}
+        part_launch.check_counted(session, lane_session.Result(0, lines, "", dump, 0, 0))
+        assert len(failed(session)) == n_failed, failed(session)
+
+
+def test_what_the_shim_did_not_know_is_told_unless_a_tool_asked(session):
+    known = {"coverage": {"routes": {"dlsym": 1}, "unknown": []}}
+    unknown = {"coverage": {"routes": {"dlsym": 1}, "unknown": ["cuNew"]}}
+    session.dumps.update(a=known, torch_profiler=unknown)
+    part_coverage.run(session)
+    assert not failed(session), failed(session)
+    session.dumps["b"] = unknown
+    part_coverage.run(session)
+    assert len(failed(session)) == 1 and "cuNew" in session.checks[-2]["detail"], session.checks
 
 
 def test_times_are_read_from_what_programs_print(_):

@@ -25,6 +25,18 @@ PROGRAMS = [
 ]
 
 
+def check_counted(session, result):
+    """Each launch of the program went through the shim, whichever API made it."""
+    said = re.search(r"launch: (\d+) batches of (\d+) in two ways", "\n".join(result.lines))
+    streams = [stream for stream in (result.dump or {}).get("streams", []) if stream.get("kind") == "created"]
+    n_batches, n_launches = (int(said[1]), int(said[2])) if said else (-1, -1)
+    found = max((stream["submissions"] for stream in streams), default=0)
+    waits = max((stream["synchronisations"] for stream in streams), default=0)
+    session.check("launch: every launch was announced", found == 2 * n_batches * n_launches,
+                  f"{2 * n_batches * n_launches} launches, {found} submissions")
+    session.check("launch: every synchronise was counted", waits == 2 * n_batches, f"{2 * n_batches}, {waits}")
+
+
 def turns(session):
     """One list for each arm and API: what each turn measured. The order of the arms changes from turn to turn."""
     seen = {api: {arm: [] for arm in ARMS} for api in APIS}
@@ -37,6 +49,8 @@ def turns(session):
             if result.code or any(api not in found for api in APIS):
                 session.check(f"launch: {arm} run ended well", False, f"exit {result.code}")
                 break
+            if arm == "shimmed" and turn == 0:
+                check_counted(session, result)
             row[arm] = {api: float(found[api]) for api in APIS}
         if len(row) == len(ARMS):
             for api in APIS:
