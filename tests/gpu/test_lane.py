@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pathlib
+import struct
 import sys
 import tempfile
 import time
@@ -18,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from lane import (compare, figures, part_account, part_beside, part_coverage, part_external,  # noqa: E402
+from lane import (compare, control_block, figures, part_account, part_beside, part_coverage, part_external,  # noqa: E402
                   part_launch, part_routes, part_times, programs, session as lane_session)
 import measure  # noqa: E402
 
@@ -65,6 +66,13 @@ def test_a_program_that_hangs_is_ended_with_its_children(session):
     result = session.run("hang", [SHELL, "-c", "echo before; sleep 600 & wait"], False, limit_s=1)
     assert result.code == "timeout", result.code
     assert time.monotonic() - start < 20, "the children of a program held the lane"
+
+
+def test_waiting_for_a_line_has_an_end(session):
+    child = session.popen([SHELL, "-c", "echo one; exec sleep 600"], False)
+    assert session.line_of(child) == "one\n", "the line was lost"
+    assert session.line_of(child, 0.2) == "", "a line came from nowhere"
+    assert session.end("sleep", child)[0] == -9, "the program was not ended"
 
 
 def test_a_program_that_is_not_there_is_a_result(session):
@@ -248,6 +256,42 @@ def test_what_the_shim_did_not_know_is_told_unless_a_tool_asked(session):
     session.dumps["b"] = unknown
     part_coverage.run(session)
     assert len(failed(session)) == 1 and "cuNew" in session.checks[-2]["detail"], session.checks
+
+
+def make_block():
+    """A control block made byte by byte: one section of two items with a number, three numbers and a text."""
+    head, section, field = control_block.HEADER.size + 40, control_block.SECTION.size, control_block.FIELD.size
+    at, n_fields, item = head + section, 3, 8 + 24 + 16
+    items_at = at + n_fields * field
+    n_bytes = items_at + 2 * item
+    data = bytearray(n_bytes)
+    control_block.HEADER.pack_into(data, 0, b"poolshim", 1, head, n_bytes, 42, 0, 7, 0, 0, 0, 1, 1, head, section,
+                                   n_fields, at, field, 0)
+    control_block.SECTION.pack_into(data, head, b"devices", items_at, item, 2, 0, n_fields)
+    for i, row in enumerate([(b"used_bytes", 0, 1, 1, 8), (b"sizes.count", 8, 1, 3, 8), (b"name", 32, 2, 16, 1)]):
+        control_block.FIELD.pack_into(data, at + i * field, *row)
+    for i in range(2):
+        struct.pack_into("<QQQQ16s", data, items_at + i * item, 100 + i, 1, 2, 3, b"card\0rest")
+    return bytes(data)
+
+
+def test_a_control_block_is_read_by_the_names_of_its_fields(session):
+    path = session.work / "42-7"
+    path.write_bytes(make_block())
+    found = control_block.read(path)
+    assert found["pid"] == 42, found
+    assert found["devices"][1] == {"used_bytes": 101, "sizes.count": [1, 2, 3], "name": "card"}, found
+
+
+def test_a_damaged_control_block_is_refused(session):
+    good = make_block()
+    for damaged in (b"", good[:50], good[:-1], b"X" + good[1:]):
+        (session.work / "bad").write_bytes(damaged)
+        try:
+            control_block.read(session.work / "bad")
+        except ValueError:
+            continue
+        raise AssertionError(f"{len(damaged)} bytes were accepted")
 
 
 def test_times_are_read_from_what_programs_print(_):

@@ -2,7 +2,9 @@
 """What happens to a process: ways out, signals in a storm, forks, resets, contexts, plug-ins. Native and shimmed alike."""
 import pathlib
 import re
+import signal
 import sys
+import time
 
 from lane.compare import compare, compare_right
 from lane.machine import has_torch
@@ -27,8 +29,11 @@ SCENARIOS = ("fork_before", "fork_after", "new_programs", "reset", "release_to_z
 SIGNALS_A_SECOND_MIN = 500  # a thousand are asked for; a machine under load gives fewer
 
 
-def way_out(session, way):
-    name, argv = f"exit_{way}", [session.program("gpu_exit_static"), way]
+N_EXITS_IN_HANDLER = 24
+
+
+def way_out(session, way, *more):
+    name, argv = "_".join(["exit", way, *more]), [session.program("gpu_exit_static"), way, *more]
     native = session.run(name, argv, False)
     dump = session.temporary("exit.json")
     child = session.popen(argv, True, None, dump)
@@ -47,6 +52,30 @@ def way_out(session, way):
                       bool(held) and seen == (int(held[1]), int(held[2])), f"{seen}")
     leftovers = list(pathlib.Path(dump).parent.glob(dump.name + "?*"))
     session.check(f"{name}: no half-written dump", not leftovers, str(leftovers))
+
+
+def exit_in_handler(session, kind, number):
+    """A handler calls exit() somewhere in the middle of an allocation or a free: the process ends."""
+    name = f"exit_in_handler_{kind}"
+    child = session.popen([session.program("gpu_exit_static"), "loop"], kind == "shimmed")
+    line = session.line_of(child)
+    time.sleep(number * 0.0017 % 0.05)  # somewhere else each time
+    child.send_signal(signal.SIGTERM)
+    code, _, _ = session.end(f"{name} {number}", child, 20)
+    with session.lock:
+        ends = session.records.setdefault("exits_in_handler", {}).setdefault(kind, [])
+        ends.append(str(code) if line else f"nothing printed, {code}")
+
+
+def check_exits_in_handler(session):
+    """What does not always end natively need not end under the shim; all others must."""
+    ends = session.records.get("exits_in_handler", {})
+    native, shimmed = ends.get("native", []), ends.get("shimmed", [])
+    is_native_safe = bool(native) and set(native) == {"13"}
+    if not is_native_safe:
+        session.note(f"exit_in_handler: natively they end with {' '.join(native)}: the shimmed ones are not judged")
+    session.check("exit_in_handler: every process ended with its exit code",
+                  not is_native_safe or shimmed == ["13"] * N_EXITS_IN_HANDLER, " ".join(shimmed))
 
 
 def scenario(session, runtime, what):
@@ -102,6 +131,9 @@ def run(session):
     jobs += [(f"life_{what}_{runtime}", scenario, runtime, what) for what in SCENARIOS
              for runtime in ("static", "shared")]
     jobs += [(f"life_{what}_account", in_account_mode, what) for what in SCENARIOS]
-    jobs += [("torch_processes", torch_processes)]
+    jobs += [("torch_processes", torch_processes), ("exit_return_clone", way_out, "return", "clone")]
+    jobs += [("exit_in_handler", exit_in_handler, kind, number) for number in range(N_EXITS_IN_HANDLER)
+             for kind in (("shimmed", "native") if number % 3 == 0 else ("shimmed",))]
     session.each(jobs)
+    check_exits_in_handler(session)
     session.each([(f"storm_{way}", storm, way) for way in ("default", "before", "after")], 1)

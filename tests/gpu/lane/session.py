@@ -95,6 +95,15 @@ class Session:
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
                                 start_new_session=True, **how)
 
+    def line_of(self, child, limit_s=40):
+        """The next line that a running program prints, "" when it ends or takes too long, which ends it."""
+        watchdog = threading.Timer(limit_s, kill_group, [child])
+        watchdog.start()
+        try:
+            return child.stdout.readline()
+        finally:
+            watchdog.cancel()
+
     def end(self, name, child, limit_s=RUN_LIMIT_S):
         """Wait for the end, at most so long, then end the whole group. Returns (exit code or why, output, errors)."""
         why = None
