@@ -56,6 +56,15 @@ coverage_publish(_Atomic uint64_t *counts)
 				      memory_order_relaxed);
 }
 
+bool
+coverage_has_route(void)
+{
+	for (int i = 0; i < COVERAGE_N_ROUTES; i++)
+		if (atomic_load_explicit(&n_found[i], memory_order_relaxed))
+			return true;
+	return false;
+}
+
 void
 coverage_count_direct(void)
 {

@@ -47,6 +47,9 @@ void coverage_count_direct(void);
 /* The counts so far, into the control block; once hooks are active it is kept up to date. */
 void coverage_publish(_Atomic uint64_t *counts);
 
+/* Did anything come by any of them? */
+bool coverage_has_route(void);
+
 /*
  * The program got at something of the driver's that no table knows: a function, or a table of
  * functions. What it submits there cannot be seen, so coverage is in doubt from now on. Calls no

@@ -187,7 +187,7 @@ write_to(const char *where, enum report_reason reason)
 	report_gather(&report, reason);
 	if (strcmp(where, "stderr") == 0)
 		r = write_stderr();
-	else if (report.was_used || reason == REPORT_REQUEST)
+	else if (report.was_used || report.missed.n || reason == REPORT_REQUEST)
 		r = write_path(where);
 	pthread_mutex_unlock(&dump_lock);
 	if (r < 0)

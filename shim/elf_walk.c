@@ -53,12 +53,8 @@ elf_hash(const char *name)
 	return hash;
 }
 
-/*
- * glibc relocates these addresses in place, except where the section is read-only; other loaders
- * never do.
- */
-ELF_WALK_EARLY static const void *
-dynamic_pointer(uintptr_t base, ElfW(Addr) address)
+ELF_WALK_EARLY const void *
+elf_dynamic_pointer(uintptr_t base, ElfW(Addr) address)
 {
 	return (const void *)(address < base ? base + address : address);
 }
@@ -74,7 +70,7 @@ elf_symbols_init(struct elf_symbols *symbols, uintptr_t base, const ElfW(Dyn) * 
 	if (!dynamic)
 		return false;
 	for (; dynamic->d_tag != DT_NULL; dynamic++) {
-		const void *target = dynamic_pointer(base, dynamic->d_un.d_ptr);
+		const void *target = elf_dynamic_pointer(base, dynamic->d_un.d_ptr);
 
 		if (dynamic->d_tag == DT_SYMTAB)
 			symbols->symbols = target;

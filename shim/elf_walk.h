@@ -45,6 +45,12 @@ const char *elf_basename(const char *path);
 /* The GNU hash of a symbol's name. */
 uint32_t elf_hash(const char *name);
 
+/*
+ * What an address in a dynamic section means: glibc relocates them in place, except where the
+ * section is read-only; other loaders never do.
+ */
+const void *elf_dynamic_pointer(uintptr_t base, ElfW(Addr) address);
+
 /* False: the object has no GNU hash table, and cannot be searched. */
 bool elf_symbols_init(struct elf_symbols *symbols, uintptr_t base, const ElfW(Dyn) * dynamic);
 

@@ -12,9 +12,11 @@
 #include "shim/checker.h"
 #include "shim/context.h"
 #include "shim/control.h"
+#include "shim/coverage.h"
 #include "shim/dump.h"
 #include "shim/hooks.h"
 #include "shim/log.h"
+#include "shim/missed.h"
 #include "shim/signal.h"
 #include "shim/submit.h"
 
@@ -173,13 +175,35 @@ init_why_account(void)
 	return why_account;
 }
 
+/*
+ * A process whose CUDA calls all went past this library never started it, and says so in its dump.
+ * On stderr it says nothing: that is for processes whose allocations were seen.
+ */
+static void
+dump_if_passed_by(void)
+{
+	const char *where = getenv("POOLSHIM_DUMP");
+	struct missed missed;
+
+	if (!where || coverage_has_route())
+		return;
+	missed_find(&missed, false);
+	if (!missed.n)
+		return;
+	read_options();
+	if (options.mode != OPTION_MODE_OFF && strcmp(options.dump, "stderr") != 0)
+		dump_write(REPORT_EXIT);
+}
+
 /* Runs after main has returned or exit() was called, after the program's own destructors. Calls no
  * CUDA. */
 __attribute__((destructor)) static void
 dump_at_exit(void)
 {
-	if (!init_is_own_process())
+	if (!init_is_own_process()) {
+		dump_if_passed_by();
 		return;
+	}
 	dump_write(REPORT_EXIT);
 	control_close();
 }

@@ -71,18 +71,22 @@ lookup_libc(void)
 }
 
 bool
-lookup_is_driver(const void *caller)
+lookup_is_driver_path(const char *path)
 {
-	struct elf_object object;
-	const char *name;
+	const char *name = elf_basename(path);
 
-	if (!elf_object_at(caller, &object))
-		return false;
-	name = elf_basename(object.name);
 	return elf_name_starts_with(name, "libcuda.so") ||
 	       elf_name_starts_with(name, "libcuda_loader.so") || /* WSL */
 	       elf_name_starts_with(name, "libcudadebugger.so") ||
 	       elf_name_starts_with(name, "libnvidia-");
+}
+
+bool
+lookup_is_driver(const void *caller)
+{
+	struct elf_object object;
+
+	return elf_object_at(caller, &object) && lookup_is_driver_path(object.name);
 }
 
 /* Not a tail call: the real function must see this library as its caller. */

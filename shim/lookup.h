@@ -25,7 +25,8 @@ struct libc_calls {
  */
 const struct libc_calls *lookup_libc(void);
 
-/* Is this code inside the driver's own libraries? They get the real answers. */
+/* Is this one of the driver's own libraries, or code inside one? They get the real answers. */
+bool lookup_is_driver_path(const char *path);
 bool lookup_is_driver(const void *caller);
 
 /*

@@ -187,6 +187,7 @@ report_gather(struct report *report, enum report_reason reason)
 	describe_process(report);
 	coverage_get(&report->coverage);
 	explain_order(report);
+	missed_find(&report->missed, coverage_has_route());
 	report->n_streams = submit_totals(report->streams, REPORT_N_STREAMS);
 	report->n_devices = 0;
 	for (int index = 0; index < DEVICE_N_MAX; index++) {

@@ -17,6 +17,7 @@
 #include "pool/stats.h"
 #include "shim/coverage.h"
 #include "shim/device.h"
+#include "shim/missed.h"
 #include "shim/out.h"
 #include "shim/submit.h"
 
@@ -72,6 +73,7 @@ struct report {
 	struct report_memory pinned;
 	struct report_external host_external;
 	struct coverage coverage;
+	struct missed missed;
 	char why[128]; /* the order is what it is */
 	unsigned n_streams;
 	struct submit_total streams[REPORT_N_STREAMS];

@@ -41,6 +41,14 @@ print_coverage(const struct report *report, struct out *out)
 		out_print(out, "%s", i ? ", " : "");
 		out_json_string(out, coverage->unknown[i]);
 	}
+	out_print(out, "],\n    \"missed\": [");
+	for (unsigned i = 0; i < report->missed.n; i++) {
+		const struct missed_object *object = &report->missed.objects[i];
+
+		out_print(out, "%s\n      {\"object\": ", i ? "," : "");
+		out_json_string(out, object->path);
+		out_print(out, ", \"how\": \"%s\"}", missed_how_name(object->how));
+	}
 	out_print(out, "]\n  },\n");
 }
 

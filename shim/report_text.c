@@ -233,6 +233,23 @@ print_coverage(const struct report *report, struct out *out)
 			  coverage->n_unknown > 1 ? ", and others" : "");
 }
 
+/* One line: the first few, by the last part of their paths. */
+static void
+print_missed(const struct missed *missed, struct out *out)
+{
+	enum { NAMED_MAX = 3, NAME_WIDTH = 24 };
+
+	for (unsigned i = 0; i < missed->n && i < NAMED_MAX; i++) {
+		const char *slash = strrchr(missed->objects[i].path, '/');
+
+		out_print(out, "%s%.*s (%s)", i ? ", " : "missed: ", NAME_WIDTH,
+			  slash ? slash + 1 : missed->objects[i].path,
+			  missed_how_name(missed->objects[i].how));
+	}
+	if (missed->n)
+		out_print(out, "%s\n", missed->n > NAMED_MAX ? ", ..." : "");
+}
+
 void
 report_print_text(const struct report *report, struct out *out)
 {
@@ -249,6 +266,8 @@ report_print_text(const struct report *report, struct out *out)
 		print_memory(&report->pinned, n_used != 2, out);
 	}
 	print_external(&report->host_external, EXTERNAL_ON_HOST, out);
-	print_streams(report, out);
+	if (n_used != 2 || !report->missed.n) /* the same holds here */
+		print_streams(report, out);
 	print_coverage(report, out);
+	print_missed(&report->missed, out);
 }

@@ -4,6 +4,7 @@
  *
  *   local     RTLD_LOCAL; the cells in each plug-in, then memory of one that the next one frees
  *   deepbind  RTLD_DEEPBIND: the plug-in is bound past every preloaded library
+ *   late      the first RTLD_LOCAL, the others RTLD_DEEPBIND
  *   dlmopen   a namespace of its own, where no preloaded library is
  */
 #include "tests/preload/routes/cells/cell.h"
@@ -22,8 +23,9 @@ struct plugin {
 };
 
 static struct plugin
-load(const char *how, const char *path)
+load(const char *how, bool is_first, const char *path)
 {
+	const bool is_deepbind = !strcmp(how, "deepbind") || (!strcmp(how, "late") && !is_first);
 	const struct cell_ops *(*ops)(void) = NULL;
 	struct plugin plugin = {0};
 	int (*version)(void) = NULL;
@@ -32,8 +34,7 @@ load(const char *how, const char *path)
 	if (!strcmp(how, "dlmopen"))
 		handle = dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL);
 	else
-		handle = dlopen(path, RTLD_NOW | RTLD_LOCAL |
-					      (!strcmp(how, "deepbind") ? RTLD_DEEPBIND : 0));
+		handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | (is_deepbind ? RTLD_DEEPBIND : 0));
 	if (handle) {
 		ops = (const struct cell_ops *(*)(void))dlsym(handle, "cell_plugin_ops");
 		version = (int (*)(void))dlsym(handle, "cell_plugin_version");
@@ -79,19 +80,21 @@ int
 main(int argc, char **argv)
 {
 	struct plugin plugins[MAX_PLUGINS];
+	bool is_caught;
 	int n = argc - 2;
 
 	if (n < 1 || n > MAX_PLUGINS) {
-		fprintf(stderr, "usage: cell_host local|deepbind|dlmopen PLUGIN...\n");
+		fprintf(stderr, "usage: cell_host local|late|deepbind|dlmopen PLUGIN...\n");
 		return 2;
 	}
 	for (int i = 0; i < n; i++) {
-		plugins[i] = load(argv[1], argv[i + 2]);
+		plugins[i] = load(argv[1], i == 0, argv[i + 2]);
 		if (!plugins[i].ops)
 			return 1;
 	}
+	is_caught = strcmp(argv[1], "deepbind") && strcmp(argv[1], "dlmopen");
 	for (int i = 0; i < n; i++)
-		cell_run_all(plugins[i].ops, plugins[i].tag, !strcmp(argv[1], "local"));
+		cell_run_all(plugins[i].ops, plugins[i].tag, is_caught);
 	for (int i = 0; i < n - 1; i++) {
 		exchange(plugins[i].ops, plugins[i + 1].ops);
 		compare_errors(plugins[i].ops, plugins[i + 1].ops);
