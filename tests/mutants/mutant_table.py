@@ -609,4 +609,70 @@ SUBMIT = [
            ["preload unknown_recorded_table"]),
 ]
 
-MUTANTS = EPOCH + HEAP + LIMIT + FREE + VISIBLE + CAPTURE + FENCE + CONTEXT + SUBMIT
+# Who asked.
+CALLER = [
+    Mutant("share_of_a_freed_block_kept",
+           "a block leaves the share of the tag that it was requested with",
+           "pool/heap.c",
+           [("stats_lower(&stats->shares[block->tag].used_bytes, block->size_bytes);", ";")],
+           ["unit heap/heap/a_block_counts_for_its_tag_until_it_is_freed", "preload callers"]),
+    Mutant("revived_block_in_no_share",
+           "a block whose free failed counts as before",
+           "pool/heap.c",
+           [("STATS_RAISE(share, used_bytes, block->size_bytes);\n", "(void)share;\n"),
+            ("block->tag = tag;",
+             "block->tag = tag;\n"
+             "\tSTATS_RAISE(&stats->shares[tag], used_bytes, block->size_bytes);")],
+           ["unit heap/heap/a_block_counts_for_its_tag_until_it_is_freed"]),
+    Mutant("runtime_asks_for_itself",
+           "what a shared runtime asks for counts for the runtime's caller",
+           "shim/hook_runtime.c",
+           [("? site->caller\n", "? return_address\n")],
+           ["preload callers"]),
+    Mutant("sites_outlive_their_object",
+           "what is remembered of an address is forgotten when an object goes",
+           "shim/callers.c",
+           [("forget_sites();\n", ";\n")],
+           ["preload callers"]),
+    Mutant("last_answer_outlives_its_object",
+           "a thread's last answer is forgotten when an object goes",
+           "shim/callers.c",
+           [("UNLOADS_ENDED_ONE - 1", "(uint64_t)-1")],
+           ["preload callers"]),
+    Mutant("memory_serves_while_an_object_goes",
+           "while an object goes nothing is remembered and nothing remembered is used",
+           "shim/callers.c",
+           [("const bool is_settled = !(now & UNLOADS_UNDER_WAY);", "const bool is_settled = true;")],
+           ["preload callers"]),
+    Mutant("unseen_unload_is_none",
+           "an unload that nobody told of is noticed at the next look-up",
+           "shim/callers.c",
+           [("compare_unloads(object.n_unloads);", "(void)compare_unloads;")],
+           ["preload callers"]),
+    Mutant("code_in_no_object_is_remembered",
+           "code in no object is not remembered: an object may come to lie there",
+           "shim/callers.c",
+           [("if (is_object)\n\t\t\tremember_site", "if (true)\n\t\t\tremember_site")],
+           ["preload callers"]),
+]
+
+# Tools that check memory see each block.
+CHECKER = [
+    Mutant("sanitizer_gets_a_pool",
+           "under compute-sanitizer the mode is account",
+           "shim/checker.c",
+           [("const char *found = find_library();", "const char *found = NULL;\n\t(void)find_library;")],
+           ["preload tools_collection", "preload tools_sanitizer_api", "preload tools_collection_injected"]),
+    Mutant("debugger_gets_a_pool",
+           "under a debugger of device code the mode is account",
+           "shim/checker.c",
+           [("is_there = pid && *pid;", "is_there = false;")],
+           ["preload tools_debugger"]),
+    Mutant("chosen_mode_is_overruled",
+           "whoever asks for the pool by name gets it",
+           "shim/init.c",
+           [("if (options.is_set[OPTION_MODE]) {", "if (false) {")],
+           ["preload tools_collection_pool", "preload tools_debugger_pool"]),
+]
+
+MUTANTS = EPOCH + HEAP + LIMIT + FREE + VISIBLE + CAPTURE + FENCE + CONTEXT + SUBMIT + CALLER + CHECKER

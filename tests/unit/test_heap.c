@@ -262,6 +262,47 @@ Test(heap, a_block_that_the_backend_keeps_stays_live)
 	give(addr);
 }
 
+static void
+expect_share(unsigned tag, uint64_t used_bytes, uint64_t peak_bytes, uint64_t count,
+	     const char *when)
+{
+	const struct stats_share *share = &stats.shares[tag];
+
+	cr_expect_eq(stats_read(&share->used_bytes), used_bytes, "%s: tag %u holds %llu", when, tag,
+		     (unsigned long long)stats_read(&share->used_bytes));
+	cr_expect_eq(stats_read(&share->peak_used_bytes), peak_bytes, "%s: the peak of tag %u",
+		     when, tag);
+	cr_expect_eq(stats_read(&share->count), count, "%s: the requests of tag %u", when, tag);
+}
+
+Test(heap, a_block_counts_for_its_tag_until_it_is_freed)
+{
+	enum { MINE = 5, LAST = STATS_N_TAGS - 1 };
+	size_t freed_bytes;
+	uint64_t large, small;
+
+	cr_assert_eq(heap_grow(heap, 3 * MIB, 4 * MIB, MINE, &large), HEAP_OK);
+	cr_assert_eq(heap_grow(heap, 700, 2 * MIB, LAST, &small), HEAP_OK);
+	expect_share(MINE, 4 * MIB, 4 * MIB, 1, "grown");
+	expect_share(LAST, 1024, 1024, 1, "grown");
+	fake_backend_fail(&fake, FAKE_OP_UNMAP, 1, 1, -700);
+	cr_expect_eq(give_back(large, HEAP_DEVICE, &freed_bytes), -700);
+	expect_share(MINE, 4 * MIB, 4 * MIB, 1, "the backend keeps it");
+	give_complete(large);
+	expect_share(MINE, 0, 4 * MIB, 1, "freed");
+	cr_assert_eq(heap_take(heap, 4 * MIB, LAST, &large), HEAP_OK);
+	expect_share(LAST, 4 * MIB + 1024, 4 * MIB + 1024, 2, "taken by another");
+	expect_share(MINE, 0, 4 * MIB, 1, "taken by another");
+	give(small);
+	expect_share(LAST, 4 * MIB, 4 * MIB + 1024, 2, "freed, its work unfinished");
+	heap_close(heap);
+	heap_drop(heap);
+	heap = NULL;
+	expect_share(LAST, 0, 4 * MIB + 1024, 2, "dropped");
+	fake_backend_fini(&fake);
+	fake_backend_init(&fake, MIB);
+}
+
 Test(heap, trim_gives_whole_free_segments_back_longest_idle_first)
 {
 	uint64_t a = take_or_grow(4 * MIB), b = take_or_grow(6 * MIB), c = take_or_grow(512);
