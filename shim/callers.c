@@ -113,10 +113,14 @@ object_tag(const char *path)
 const char *
 callers_path(unsigned tag)
 {
-	if (tag == CALLERS_OTHER)
-		return "[other]";
-	if (tag == CALLERS_ANONYMOUS)
-		return "[anonymous]";
+	static const char *const no_objects[CALLERS_FIRST] = {
+		[CALLERS_DRIVER] = "[driver]",
+		[CALLERS_OTHER] = "[other]",
+		[CALLERS_ANONYMOUS] = "[anonymous]",
+	};
+
+	if (tag < CALLERS_FIRST)
+		return no_objects[tag];
 	return tag < atomic_load_explicit(&n_tags, memory_order_acquire) ? objects[tag].path : NULL;
 }
 

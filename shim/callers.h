@@ -5,8 +5,8 @@
  * Which object asked for memory: from the return address of a driver hook to a tag for the pool.
  *
  * An object is known by its path. It keeps its tag when it is unloaded, since its blocks may live
- * on, and gets the same one when it is loaded again. Two tags are no object's: code that lies in no
- * object (a just-in-time compiler's, say), and every object that the table has no place for.
+ * on, and gets the same one when it is loaded again. Some tags are no object's: code that lies in
+ * no object (a just-in-time compiler's, say), and every object that the table has no place for.
  *
  * Answers are remembered by address, so they are only as good as the knowledge of what was unloaded
  * since: this library exports dlclose for that. While one is under way nothing that is remembered
@@ -21,6 +21,7 @@
 #include "pool/stats.h"
 
 enum {
+	CALLERS_DRIVER,    /* nobody asked: the driver took it for itself */
 	CALLERS_OTHER,     /* objects beyond the table's end */
 	CALLERS_ANONYMOUS, /* code in no object */
 	CALLERS_FIRST,     /* the first object's */

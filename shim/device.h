@@ -25,7 +25,7 @@ struct device {
 	uint64_t total_bytes;
 	bool reads_pageable; /* kernels may write any host memory: every free waits as natively */
 	struct account account;
-	struct stats *stats; /* in the control block */
+	struct stats *stats;      /* in the control block */
 	struct external external; /* what lies there past the pool */
 };
 

@@ -101,6 +101,7 @@ raise(const struct external_item *item)
 		STATS_RAISE(place, n_unmeasured, 1);
 	stats_raise(&place->bytes[item->kind], &place->peak_bytes[item->kind], item->bytes);
 	STATS_RAISE(place, total_bytes, item->bytes);
+	STATS_RAISE(&place->shares[item->tag], used_bytes, item->bytes);
 	if (item->via)
 		stats_raise(&item->via->bytes[item->kind], &item->via->peak_bytes[item->kind],
 			    item->bytes);
@@ -117,6 +118,7 @@ lower(const struct external_item *item)
 		stats_lower(&place->n_unmeasured, 1);
 	stats_lower(&place->bytes[item->kind], item->bytes);
 	stats_lower(&place->total_bytes, item->bytes);
+	stats_lower(&place->shares[item->tag].used_bytes, item->bytes);
 	if (item->via)
 		stats_lower(&item->via->bytes[item->kind], item->bytes);
 }
@@ -211,6 +213,8 @@ add_locked(struct external_record *record)
 	if (old)
 		forget_locked(old);
 	insert_locked(record);
+	if (record->item.place)
+		stats_count(&record->item.place->shares[record->item.tag].count, 1);
 }
 
 static struct external_record *

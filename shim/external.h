@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pool/stats.h"
+
 enum external_kind {
 #define EXTERNAL(name, place, help) EXTERNAL_##name,
 #include "shim/external.def"
@@ -43,6 +45,7 @@ struct external {
 	_Atomic uint64_t bytes[EXTERNAL_N_KINDS], peak_bytes[EXTERNAL_N_KINDS];
 	_Atomic uint64_t total_bytes, peak_total_bytes;
 	_Atomic uint64_t n_unmeasured, peak_n_unmeasured; /* pieces of unknown size, counted as 0 */
+	struct stats_share shares[STATS_N_TAGS];          /* of total_bytes */
 };
 
 /* What a piece is known by. The same number may be in use in several of them. */
@@ -64,6 +67,7 @@ struct external_item {
 	uint64_t key;
 	enum external_kind kind;
 	uint64_t bytes;
+	unsigned tag; /* who asked (callers.h) */
 	bool is_unmeasured;
 	bool is_shared;         /* a piece that is known by this key already is opened once more */
 	struct external *place; /* where it lies */
@@ -103,5 +107,5 @@ void external_unmap_end(struct external_record *mappings, bool is_unmapped);
 /* The life of a context is over, after its generation was raised: its pieces are gone. */
 void external_drop(const atomic_uint *life, unsigned generation);
 
-/* A figure that is read from the driver, not summed up here. */
+/* A figure that is read from the driver, not summed up here; nobody asked for it. */
 void external_set(struct external *place, enum external_kind kind, uint64_t bytes);

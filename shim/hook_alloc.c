@@ -31,7 +31,7 @@ cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 	hooks_ready();
 	if (dptr && bytesize && serve_device_alloc(bytesize, HOOK_RETURN_ADDRESS(), dptr, &r))
 		return r;
-	scope = outside_scope();
+	scope = OUTSIDE_SCOPE();
 	r = real.cuMemAlloc_v2(dptr, bytesize);
 	if (outside_counts(r))
 		outside_count(&scope, EXTERNAL_BY_ADDRESS, *dptr, EXTERNAL_plain, bytesize);
@@ -101,7 +101,7 @@ cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 	if (pp && bytesize && !(Flags & ~(unsigned)POOLED_HOST_FLAGS) &&
 	    serve_host_alloc(BACKEND_HOST_ALLOC, Flags, bytesize, HOOK_RETURN_ADDRESS(), pp, &r))
 		return r;
-	scope = outside_scope();
+	scope = OUTSIDE_SCOPE();
 	r = real.cuMemHostAlloc(pp, bytesize, Flags);
 	if (outside_counts(r))
 		outside_count(&scope, EXTERNAL_BY_PINNED, (uintptr_t)*pp, EXTERNAL_pinned,
@@ -119,7 +119,7 @@ cuMemAllocHost_v2(void **pp, size_t bytesize)
 	if (pp && bytesize &&
 	    serve_host_alloc(BACKEND_ALLOC_HOST, 0, bytesize, HOOK_RETURN_ADDRESS(), pp, &r))
 		return r;
-	scope = outside_scope();
+	scope = OUTSIDE_SCOPE();
 	r = real.cuMemAllocHost_v2(pp, bytesize);
 	if (outside_counts(r))
 		outside_count(&scope, EXTERNAL_BY_PINNED, (uintptr_t)*pp, EXTERNAL_pinned,

@@ -26,7 +26,7 @@ cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_
 	CUresult r;
 
 	hooks_ready();
-	scope = outside_scope();
+	scope = OUTSIDE_SCOPE();
 	r = ASK(real.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
 	if (outside_counts(r))
 		outside_count(&scope, EXTERNAL_BY_ADDRESS, *dptr, EXTERNAL_pitched,
@@ -41,7 +41,7 @@ cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 	CUresult r;
 
 	hooks_ready();
-	scope = outside_scope();
+	scope = OUTSIDE_SCOPE();
 	r = ASK(real.cuMemAllocManaged(dptr, bytesize, flags));
 	if (!outside_counts(r))
 		return r;
@@ -60,7 +60,7 @@ cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 	CUresult r;
 
 	hooks_ready();
-	scope = outside_scope();
+	scope = OUTSIDE_SCOPE();
 	r = ASK(real.cuArrayCreate_v2(pHandle, pAllocateArray));
 	if (!outside_counts(r))
 		return r;
@@ -79,7 +79,7 @@ cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArr
 	CUresult r;
 
 	hooks_ready();
-	scope = outside_scope();
+	scope = OUTSIDE_SCOPE();
 	r = ASK(real.cuArray3DCreate_v2(pHandle, pAllocateArray));
 	if (outside_counts(r))
 		outside_count_array(&scope, *pHandle, pAllocateArray);
@@ -95,7 +95,7 @@ cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 	CUresult r;
 
 	hooks_ready();
-	scope = outside_scope();
+	scope = OUTSIDE_SCOPE();
 	r = ASK(real.cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels));
 	if (outside_counts(r))
 		outside_count_mipmap(&scope, *pHandle, pMipmappedArrayDesc, numMipmapLevels);
@@ -138,7 +138,8 @@ cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 		hooks_ready(); \
 		r = ASK(SUBMIT_CALL(hStream, stream0, real.name##suffix arguments)); \
 		if (outside_counts(r)) \
-			outside_count_async(*dptr, bytesize, hStream, stream0); \
+			outside_count_async(*dptr, bytesize, hStream, stream0, \
+					    HOOK_RETURN_ADDRESS()); \
 		return r; \
 	}
 #define ASYNC_PAIR(name, parameters, arguments) \
@@ -160,7 +161,7 @@ ASYNC_PAIR(cuMemAllocFromPoolAsync,
 		CUresult r; \
 \
 		hooks_ready(); \
-		scope = outside_scope(); \
+		scope = OUTSIDE_SCOPE(); \
 		r = real.name(p, bytesize, Flags); \
 		if (outside_counts(r)) \
 			outside_count(&scope, EXTERNAL_BY_REGISTERED, (uintptr_t)p, \

@@ -18,7 +18,7 @@ cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAlloca
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && serve_made_room())
 		r = real.cuMemCreate(handle, size, prop, flags);
 	if (outside_counts(r))
-		outside_count_created(*handle, size, prop);
+		outside_count_created(*handle, size, prop, HOOK_RETURN_ADDRESS());
 	return r;
 }
 
@@ -57,7 +57,7 @@ cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHan
 	hooks_ready();
 	r = real.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
 	if (outside_counts(r))
-		outside_count_imported(*handle);
+		outside_count_imported(*handle, HOOK_RETURN_ADDRESS());
 	return r;
 }
 

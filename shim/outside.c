@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 #include "shim/outside.h"
 
+#include "shim/callers.h"
 #include "shim/capture.h"
 #include "shim/context.h"
+#include "shim/hook_runtime.h"
 
 _Atomic uint64_t outside_graph_devices;
 
+static unsigned
+tag_of(const void *return_address)
+{
+	return callers_tag(runtime_call_site(return_address));
+}
+
 struct outside_scope
-outside_scope(void)
+outside_scope(const void *return_address)
 {
 	struct outside_scope scope = {0};
 	struct context *context = init_is_active() ? context_of_stream(CU_STREAM_LEGACY) : NULL;
@@ -18,6 +26,7 @@ outside_scope(void)
 	scope.life = &context->generation;
 	/* acquire: the generation of the context that was just found, not of one before it */
 	scope.generation = atomic_load_explicit(scope.life, memory_order_acquire);
+	scope.tag = tag_of(return_address);
 	return scope;
 }
 
@@ -31,6 +40,7 @@ place(const struct outside_scope *scope, struct external_item *item)
 	item->via = item->kind == EXTERNAL_registered ? &scope->device->external : NULL;
 	item->life = scope->life;
 	item->generation = scope->generation;
+	item->tag = scope->tag;
 }
 
 void
@@ -58,7 +68,7 @@ place_of(const CUmemLocation *location)
 
 void
 outside_count_created(CUmemGenericAllocationHandle handle, uint64_t bytes,
-		      const CUmemAllocationProp *how)
+		      const CUmemAllocationProp *how, const void *return_address)
 {
 	struct external_item item = {
 		.space = EXTERNAL_BY_VMM,
@@ -70,12 +80,13 @@ outside_count_created(CUmemGenericAllocationHandle handle, uint64_t bytes,
 	if (!init_is_active())
 		return;
 	item.place = place_of(&how->location);
+	item.tag = tag_of(return_address);
 	external_add(&item);
 }
 
 /* The importing process is told the place, not the size: what it maps of it is counted. */
 void
-outside_count_imported(CUmemGenericAllocationHandle handle)
+outside_count_imported(CUmemGenericAllocationHandle handle, const void *return_address)
 {
 	struct external_item item = {
 		.space = EXTERNAL_BY_VMM,
@@ -89,6 +100,7 @@ outside_count_imported(CUmemGenericAllocationHandle handle)
 	    real.cuMemGetAllocationPropertiesFromHandle(&how, handle) != CUDA_SUCCESS)
 		return;
 	item.place = place_of(&how.location);
+	item.tag = tag_of(return_address);
 	external_add(&item);
 }
 
@@ -173,7 +185,8 @@ ask_pool(CUdeviceptr addr, struct external_item *item)
 }
 
 void
-outside_count_async(CUdeviceptr addr, uint64_t bytes, CUstream stream, enum hook_stream0 stream0)
+outside_count_async(CUdeviceptr addr, uint64_t bytes, CUstream stream, enum hook_stream0 stream0,
+		    const void *return_address)
 {
 	struct external_item item = {
 		.space = EXTERNAL_BY_ADDRESS,
@@ -185,6 +198,7 @@ outside_count_async(CUdeviceptr addr, uint64_t bytes, CUstream stream, enum hook
 
 	if (!init_is_active())
 		return;
+	item.tag = tag_of(return_address);
 	if (!is_capturing(stream, stream0) && ask_pool(addr, &item)) {
 		external_add(&item);
 		return;

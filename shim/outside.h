@@ -20,9 +20,13 @@ struct outside_scope {
 	struct device *device; /* NULL: do not count */
 	const atomic_uint *life;
 	unsigned generation;
+	unsigned tag; /* who asked */
 };
 
-struct outside_scope outside_scope(void);
+struct outside_scope outside_scope(const void *return_address);
+
+/* For a hook's body. */
+#define OUTSIDE_SCOPE() outside_scope(HOOK_RETURN_ADDRESS())
 
 /* Is there something to count? What a hook was given to write to may be looked at then only. */
 static inline bool
@@ -44,8 +48,8 @@ void outside_count_mipmap(const struct outside_scope *scope, CUmipmappedArray mi
 /* Physical memory by handle: made here, or another owner's (its size is known when it is mapped).
  */
 void outside_count_created(CUmemGenericAllocationHandle handle, uint64_t bytes,
-			   const CUmemAllocationProp *how);
-void outside_count_imported(CUmemGenericAllocationHandle handle);
+			   const CUmemAllocationProp *how, const void *return_address);
+void outside_count_imported(CUmemGenericAllocationHandle handle, const void *return_address);
 
 /* Another owner's memory at an address; its size is what the driver says of the address. */
 void outside_count_imported_range(const struct outside_scope *scope, enum external_space space,
@@ -53,7 +57,7 @@ void outside_count_imported_range(const struct outside_scope *scope, enum extern
 
 /* Stream-ordered memory; a request of a capturing stream is a node of its graph instead. */
 void outside_count_async(CUdeviceptr addr, uint64_t bytes, CUstream stream,
-			 enum hook_stream0 stream0);
+			 enum hook_stream0 stream0, const void *return_address);
 
 /* external.h's calls for hook bodies, which may run in a forked child or before cuInit. */
 static inline struct external_record *

@@ -139,6 +139,7 @@ count(const struct outside_scope *scope, enum external_space space, uint64_t key
 		.kind = EXTERNAL_arrays,
 		.life = scope->life,
 		.generation = scope->generation,
+		.tag = scope->tag,
 	};
 
 	if (!scope->device || (how->Flags & NO_MEMORY_FLAGS))

@@ -53,7 +53,7 @@ read_stats(const struct stats *stats, struct report_memory *ret_memory)
 static bool
 comes_before(const struct report_caller *a, const struct report_caller *b)
 {
-	return a->peak_bytes != b->peak_bytes ? a->peak_bytes > b->peak_bytes : a->count > b->count;
+	return a->peak_bytes + a->peak_external_bytes > b->peak_bytes + b->peak_external_bytes;
 }
 
 static void
@@ -68,20 +68,25 @@ add_caller(struct report_memory *memory, struct report_caller caller)
 
 /* program: the path of the main program, which the loader does not tell. */
 static void
-read_callers(const struct stats *stats, const char *program, struct report_memory *ret_memory)
+read_callers(const struct stats *stats, const struct external *external, const char *program,
+	     struct report_memory *ret_memory)
 {
 	ret_memory->n_callers = 0;
 	for (unsigned tag = 0; tag < STATS_N_TAGS; tag++) {
 		const struct stats_share *share = &stats->shares[tag];
+		const struct stats_share *outside = &external->shares[tag];
 		const char *path = callers_path(tag);
 		struct report_caller caller = {
 			.path = path && path[0] ? path : program,
 			.used_bytes = stats_read(&share->used_bytes),
 			.peak_bytes = stats_read(&share->peak_used_bytes),
 			.count = stats_read(&share->count),
+			.external_bytes = stats_read(&outside->used_bytes),
+			.peak_external_bytes = stats_read(&outside->peak_used_bytes),
+			.external_count = stats_read(&outside->count),
 		};
 
-		if (caller.count)
+		if (caller.count || caller.external_count || caller.peak_external_bytes)
 			add_caller(ret_memory, caller);
 	}
 }
@@ -110,13 +115,14 @@ add_frag(struct context *context, struct heap *heap, enum heap_kind kind, void *
 }
 
 static void
-gather_memory(const struct device *device, const struct stats *stats, const char *program,
+gather_memory(const struct device *device, const struct stats *stats,
+	      const struct external *external, const char *program,
 	      struct report_memory *ret_memory)
 {
 	struct frag_sum sum = {.device = device};
 
 	read_stats(stats, ret_memory);
-	read_callers(stats, program, ret_memory);
+	read_callers(stats, external, program, ret_memory);
 	context_for_each_heap(add_frag, &sum);
 	frag_compute(&sum.kept, sum.largest_partial_bytes, &ret_memory->frag);
 	if (memcmp(&sum.kept, &sum.recomputed, sizeof(sum.kept)) != 0)
@@ -198,13 +204,15 @@ report_gather(struct report *report, enum report_reason reason)
 			continue;
 		entry->device = device;
 		entry->limit_bytes = limit_get(&device->account);
-		gather_memory(device, device->stats, report->exe, &entry->memory);
+		gather_memory(device, device->stats, &device->external, report->exe,
+			      &entry->memory);
 		read_external(&device->external, &entry->external);
 		report->was_used |= entry->memory.alloc_count > 0 || entry->memory.oom_count > 0 ||
 				    was_external_used(&entry->external);
 		report->n_devices++;
 	}
-	gather_memory(NULL, device_host_stats(), report->exe, &report->pinned);
+	gather_memory(NULL, device_host_stats(), &device_host_external, report->exe,
+		      &report->pinned);
 	read_external(&device_host_external, &report->host_external);
 	report->was_used |=
 		report->pinned.alloc_count > 0 || was_external_used(&report->host_external);

@@ -42,7 +42,8 @@ struct report_memory {
 	struct report_caller {
 		const char *path; /* of the object */
 		uint64_t used_bytes, peak_bytes, count;
-	} callers[STATS_N_TAGS]; /* those that asked, largest peak first */
+		uint64_t external_bytes, peak_external_bytes, external_count; /* past the pool */
+	} callers[STATS_N_TAGS]; /* those that asked, largest peaks first */
 };
 
 /* What lies on one device, or on the host, past the pool. */

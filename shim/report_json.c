@@ -101,8 +101,12 @@ print_callers(const struct report_memory *m, const char *indent, struct out *out
 		out_json_string(out, caller->path);
 		out_print(out,
 			  ", \"used_bytes\": %" PRIu64 ", \"peak_bytes\": %" PRIu64
-			  ", \"count\": %" PRIu64 "}",
-			  caller->used_bytes, caller->peak_bytes, caller->count);
+			  ", \"count\": %" PRIu64 ", \"external_bytes\": %" PRIu64
+			  ", \"peak_external_bytes\": %" PRIu64 ", \"external_count\": %" PRIu64
+			  "}",
+			  caller->used_bytes, caller->peak_bytes, caller->count,
+			  caller->external_bytes, caller->peak_external_bytes,
+			  caller->external_count);
 	}
 	out_print(out, "%s%s],\n", m->n_callers ? "\n" : "", m->n_callers ? indent : "");
 }

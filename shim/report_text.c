@@ -78,19 +78,21 @@ print_memory(const struct report_memory *m, bool has_heads, struct out *out)
 		  size_of(m->pending_bytes).text, size_of(m->trim_bytes).text);
 }
 
-/* The objects that had most, in one line of 100 columns. */
+/* The objects with the highest peaks, of the pool and outside it together, in one line of 100
+ * columns. */
 static void
 print_callers(const struct report_memory *m, struct out *out)
 {
-	enum { N_SHOWN = 3, NAME_COLUMNS = 18 };
+	enum { N_SHOWN = 3, NAME_COLUMNS = 17 };
 
-	out_print(out, "  asked by (peak)");
-	for (unsigned i = 0; i < m->n_callers && i < N_SHOWN; i++)
-		out_print(out, "%s %.*s %s", i ? "," : "", NAME_COLUMNS,
-			  elf_basename(m->callers[i].path), size_of(m->callers[i].peak_bytes).text);
-	if (m->n_callers > N_SHOWN)
-		out_print(out, " and %u more", m->n_callers - N_SHOWN);
-	out_print(out, "\n");
+	out_print(out, "  asked by");
+	for (unsigned i = 0; i < m->n_callers && i < N_SHOWN; i++) {
+		const struct report_caller *caller = &m->callers[i];
+
+		out_print(out, "%s %.*s %s", i ? "," : "", NAME_COLUMNS, elf_basename(caller->path),
+			  size_of(caller->peak_bytes + caller->peak_external_bytes).text);
+	}
+	out_print(out, "%s\n", m->n_callers > N_SHOWN ? ", ..." : "");
 }
 
 /* The kind with the highest peak of those that lie there and were not told yet; -1: none. */
@@ -133,7 +135,7 @@ print_external(const struct report_external *e, enum external_place place, struc
 }
 
 static void
-print_device(const struct report_device *d, bool has_heads, struct out *out)
+print_device(const struct report_device *d, bool is_only, bool has_heads, struct out *out)
 {
 	const struct report_memory *m = &d->memory;
 
@@ -144,7 +146,7 @@ print_device(const struct report_device *d, bool has_heads, struct out *out)
 	out_print(out, "  fragmentation %s: entropy %.2f, %.1f effective holes, largest free %s\n",
 		  frag_level_name(m->frag.level), m->frag.entropy, m->frag.effective_holes,
 		  size_of(m->frag.largest_free_bytes).text);
-	if (m->n_callers > 0)
+	if (is_only && m->n_callers > 0) /* for two devices there is no line left */
 		print_callers(m, out);
 	print_external(&d->external, EXTERNAL_ON_DEVICE, out);
 }
@@ -192,7 +194,7 @@ print_devices(const struct report *report, unsigned n_used, struct out *out)
 		if (!is_device_in_use(&report->devices[i]))
 			continue;
 		if (n_used < DEVICES_IN_FULL)
-			print_device(&report->devices[i], n_printed == 0, out);
+			print_device(&report->devices[i], n_used == 1, n_printed == 0, out);
 		else if (n_printed < DEVICES_MAX)
 			print_device_briefly(&report->devices[i], out);
 		n_printed++;
@@ -224,10 +226,12 @@ print_coverage(const struct report *report, struct out *out)
 		if (coverage->n_found[i])
 			out_print(out, " %s %" PRIu64, coverage_route_name(i),
 				  coverage->n_found[i]);
-	out_print(out, "; order: completed blocks only; mode %s\n",
-		  init_options()->mode == OPTION_MODE_ACCOUNT ? "account" : "pool");
-	if (init_why_account())
-		out_print(out, "mode account: under %s\n", init_why_account());
+	if (init_why_account()) /* the tool; how it was recognised is in the other form */
+		out_print(out, "; mode account under %.*s\n",
+			  (int)strcspn(init_why_account(), "(") - 1, init_why_account());
+	else
+		out_print(out, "; order: completed blocks only; mode %s\n",
+			  init_options()->mode == OPTION_MODE_ACCOUNT ? "account" : "pool");
 	if (coverage->is_in_doubt)
 		out_print(out, "%s%s\n", report->why,
 			  coverage->n_unknown > 1 ? ", and others" : "");

@@ -15,6 +15,11 @@
 
 #include <cuda_runtime_api.h>
 
+/* What the header has under one name only, by a macro. */
+cudaError_t cudaMallocAsync_ptsz(void **ptr, size_t n_bytes, cudaStream_t stream);
+cudaError_t cudaMallocFromPoolAsync_ptsz(void **ptr, size_t n_bytes, cudaMemPool_t pool,
+					 cudaStream_t stream);
+
 struct runtime_calls {
 	uintptr_t start, end; /* of the runtime's object */
 #define RUNTIME_HOOK(symbol, parameters, arguments) __typeof__(&symbol) symbol;

@@ -67,10 +67,11 @@ def check_memory(memory, where):
     expect(memory["driver_alloc_count"] - memory["driver_free_count"] == memory["n_segments"],
            f"{where}: segments do not add up")
     expect(sum(size["count"] for size in memory["sizes"]) == memory["alloc_count"], f"{where}: the histogram leaks")
-    for figure, whole in (("used_bytes", "used_bytes"), ("count", "alloc_count")):
+    for figure, whole in (("used_bytes", "used_bytes"), ("count", "alloc_count"),
+                          ("external_bytes", "external_bytes")):
         expect(sum(caller[figure] for caller in memory["callers"]) == memory[whole],
                f"{where}: the callers' {figure} do not add up to {whole}")
-    peaks = [caller["peak_bytes"] for caller in memory["callers"]]
+    peaks = [caller["peak_bytes"] + caller["peak_external_bytes"] for caller in memory["callers"]]
     expect(peaks == sorted(peaks, reverse=True), f"{where}: the callers are not in the order of their peaks")
     expect([caller["object"] for caller in memory["callers"]] == ["demo"], f"{where}: somebody else asked")
     for gauge in ("used_bytes", "requested_bytes", "total_bytes", "n_used_blocks", "n_segments", "pending_bytes"):

@@ -4,78 +4,16 @@
  * driver, SHARED the shared runtime and STATIC a runtime of its own. The libraries are loaded by
  * copies of theirs, so that each test has objects that nobody saw before.
  */
-#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "tests/preload/callers/caller_dump.h"
+#include "tests/preload/callers/caller_load.h"
+
+static const char *paths[3];
 
 enum { N_BYTES = 3 << 20, ROUNDED = 4 << 20, N_COPIES = 70 };
-
-typedef int alloc_fn(uint64_t *ret_address, size_t n_bytes);
-typedef int call_fn(alloc_fn *function, uint64_t *ret_address, size_t n_bytes);
-
-static const char *folder, *paths[3];
-
-struct plugin {
-	void *handle;
-	char name[64];
-	uintptr_t base;
-	alloc_fn *alloc;
-	call_fn *call;
-};
-
-static void
-copy_file(const char *from, const char *to)
-{
-	static char bytes[4 << 20];
-	FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-	size_t n;
-
-	MUST(!in || !out);
-	while ((n = fread(bytes, 1, sizeof(bytes), in)) > 0)
-		MUST(fwrite(bytes, 1, n, out) != n);
-	fclose(in);
-	MUST(fclose(out));
-}
-
-static void
-make_copy(const char *from, const char *name)
-{
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	copy_file(from, path);
-}
-
-static struct plugin
-load_copy(const char *name)
-{
-	struct plugin plugin = {0};
-	struct link_map *map;
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	snprintf(plugin.name, sizeof(plugin.name), "%s", name);
-	plugin.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!plugin.handle)
-		victim_fail(__FILE__, __LINE__, "%s", dlerror());
-	MUST(!plugin.handle);
-	map = plugin.handle;
-	plugin.base = map->l_addr;
-	plugin.alloc = (alloc_fn *)dlsym(plugin.handle, "plugin_alloc");
-	plugin.call = (call_fn *)dlsym(plugin.handle, "plugin_call");
-	MUST(!plugin.alloc || !plugin.call);
-	return plugin;
-}
-
-static struct plugin
-load(const char *from, const char *name)
-{
-	make_copy(from, name);
-	return load_copy(name);
-}
 
 static uint64_t
 take(const struct plugin *plugin)
@@ -120,6 +58,62 @@ each_route_has_its_object(void)
 	expect_has("direct.so", 0, 2, "at the end");
 	EXPECT(caller_of("libcudart.so.13", false).count == 0,
 	       "a runtime stands for the library that called it");
+}
+
+static void
+expect_outside(const char *name, bool is_host, unsigned long long bytes, unsigned long long count,
+	       int kind)
+{
+	const struct caller_row row = caller_of(name, is_host);
+
+	EXPECT(row.external_bytes == bytes && row.external_count == count,
+	       "%s has %llu bytes outside the pool after %llu requests, not %llu after %llu: kind "
+	       "%d",
+	       name, row.external_bytes, row.external_count, bytes, count, kind);
+	callers_add_up("outside the pool");
+}
+
+static void
+end_outside(int kind, uint64_t piece)
+{
+	switch (kind) {
+	case CALLER_ARRAY:
+		MUST(cuArrayDestroy((CUarray)(uintptr_t)piece));
+		break;
+	case CALLER_REGISTERED:
+		MUST(cuMemHostUnregister((void *)(uintptr_t)piece));
+		break;
+	case CALLER_PHYSICAL:
+		MUST(cuMemRelease(piece));
+		break;
+	default:
+		MUST(cuMemFree_v2(piece));
+	}
+}
+
+/* Each kind is the object's from its beginning to its end, whoever ends it. */
+static void
+memory_outside_the_pool(const char *from, const char *name, int n_kinds)
+{
+	const struct plugin plugin = load(from, name);
+	int (*get)(enum caller_outside, uint64_t *, size_t) =
+		(int (*)(enum caller_outside, uint64_t *, size_t))dlsym(plugin.handle,
+									"plugin_alloc_outside");
+	unsigned long long count[2] = {0, 0};
+
+	for (int kind = 0; kind < n_kinds; kind++) {
+		const bool is_host = kind == CALLER_REGISTERED;
+		void *memory = aligned_alloc(4096, 4 << 20);
+		uint64_t piece = (uintptr_t)memory;
+
+		MUST(!memory || get((enum caller_outside)kind, &piece, 4 << 20));
+		count[is_host]++;
+		expect_outside(name, is_host, 4 << 20, count[is_host], kind);
+		end_outside(kind, piece);
+		expect_outside(name, is_host, 0, count[is_host], kind);
+		free(memory);
+	}
+	EXPECT(caller_of(name, false).peak_external_bytes == 4 << 20, "the peak is not theirs");
 }
 
 static void
@@ -444,6 +438,9 @@ main(int argc, char **argv)
 		return 2;
 	victim_start();
 	each_route_has_its_object();
+	memory_outside_the_pool(paths[0], "outside_direct.so", CALLER_N_OUTSIDE);
+	memory_outside_the_pool(paths[1], "outside_shared.so", CALLER_PHYSICAL);
+	memory_outside_the_pool(paths[2], "outside_static.so", CALLER_PHYSICAL);
 	the_program_is_an_object_too();
 	an_object_in_the_place_of_another();
 	an_object_that_comes_while_another_goes();

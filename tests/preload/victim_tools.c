@@ -71,6 +71,22 @@ expect_dump(const char *folder, const char *mode, const char *why)
 	}
 }
 
+/* The form for a person: in 25 lines of 100 columns. */
+static void
+expect_text(const char *folder, const char *mode, const char *why)
+{
+	char path[4096], wanted[64];
+
+	snprintf(path, sizeof(path), "%s/dump.txt", folder);
+	snprintf(wanted, sizeof(wanted), "; mode %s%s", mode, why ? " under " : "\n");
+	EXPECT(api.dump(path) == 0, "no dump");
+	read_file(path, dump_text, sizeof(dump_text));
+	EXPECT(strstr(dump_text, wanted), "the text does not say '%s': %s", wanted, dump_text);
+	EXPECT(count_lines(dump_text, "\n") <= 25, "too many lines: %s", dump_text);
+	for (const char *line = dump_text; *line; line += strcspn(line, "\n") + 1)
+		EXPECT(strcspn(line, "\n") <= 100, "a wide line: %s", line);
+}
+
 /* In mode account the tool sees each block by itself. */
 static void
 expect_driver_calls(bool is_pool)
@@ -108,5 +124,6 @@ main(int argc, char **argv)
 	EXPECT(count_lines(told, "\n") == (why ? 1 : 0), "more was told than that: %s", told);
 	expect_driver_calls(strcmp(argv[2], "pool") == 0);
 	expect_dump(argv[1], argv[2], why);
+	expect_text(argv[1], argv[2], why);
 	return victim_end("victim_tools");
 }

@@ -49,6 +49,41 @@ Test(external, a_piece_counts_from_its_beginning_to_its_end)
 	cr_expect_eq(place.peak_total_bytes, 130, "the peak is another");
 }
 
+static void
+expect_share(unsigned tag, uint64_t bytes, uint64_t count, const char *when)
+{
+	cr_expect_eq(place.shares[tag].used_bytes, bytes, "%s: tag %u holds %llu bytes", when, tag,
+		     (unsigned long long)place.shares[tag].used_bytes);
+	cr_expect_eq(place.shares[tag].count, count, "%s: tag %u asked %llu times", when, tag,
+		     (unsigned long long)place.shares[tag].count);
+}
+
+Test(external, a_piece_counts_for_its_tag)
+{
+	enum { MINE = 5, YOURS = 7 };
+	struct external_item mine = item(EXTERNAL_BY_ADDRESS, 7, 100);
+	struct external_item yours = item(EXTERNAL_BY_ARRAY, 7, 30);
+
+	mine.tag = MINE;
+	yours.tag = YOURS;
+	external_add(&mine);
+	external_add(&yours);
+	expect_share(MINE, 100, 1, "two pieces");
+	expect_share(YOURS, 30, 1, "two pieces");
+	external_settle(external_claim(EXTERNAL_BY_ADDRESS, 7), false);
+	expect_share(MINE, 100, 1, "its free was refused");
+	yours.space = EXTERNAL_BY_ADDRESS; /* the number is another piece's now */
+	external_add(&yours);
+	expect_share(MINE, 0, 1, "replaced");
+	expect_share(YOURS, 60, 2, "in its place");
+	end(EXTERNAL_BY_ADDRESS, 7);
+	end(EXTERNAL_BY_ARRAY, 7);
+	expect_share(YOURS, 0, 2, "ended");
+	external_set(&place, EXTERNAL_graph, 50);
+	expect_share(0, 50, 0, "nobody asked");
+	external_set(&place, EXTERNAL_graph, 0);
+}
+
 Test(external, what_is_not_known_is_not_claimed)
 {
 	cr_expect_null(external_claim(EXTERNAL_BY_ADDRESS, 7), "claimed from an empty table");

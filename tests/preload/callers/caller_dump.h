@@ -9,6 +9,7 @@
 
 struct caller_row {
 	unsigned long long used_bytes, peak_bytes, count;
+	unsigned long long external_bytes, peak_external_bytes, external_count;
 };
 
 static struct poolshim_api api;
@@ -50,9 +51,13 @@ caller_next(const char **at, char object[256], struct caller_row *ret_row)
 	if (*row != '{' || sscanf(row, "{\"object\": \"%255[^\"]\"", object) != 1)
 		return false;
 	numbers = strstr(row, "\"used_bytes\": ");
-	MUST(!numbers ||
-	     sscanf(numbers, "\"used_bytes\": %llu, \"peak_bytes\": %llu, \"count\": %llu}",
-		    &ret_row->used_bytes, &ret_row->peak_bytes, &ret_row->count) != 3);
+	MUST(!numbers || sscanf(numbers,
+				"\"used_bytes\": %llu, \"peak_bytes\": %llu, \"count\": %llu, "
+				"\"external_bytes\": %llu, \"peak_external_bytes\": %llu, "
+				"\"external_count\": %llu}",
+				&ret_row->used_bytes, &ret_row->peak_bytes, &ret_row->count,
+				&ret_row->external_bytes, &ret_row->peak_external_bytes,
+				&ret_row->external_count) != 6);
 	*at = strchr(numbers, '}') + 1;
 	return true;
 }
@@ -77,18 +82,26 @@ caller_of(const char *name, bool is_host)
 static inline void
 callers_add_up(const char *when)
 {
-	unsigned long long used_bytes = 0, host_used_bytes = 0;
+	unsigned long long used_bytes = 0, host_used_bytes = 0, external_bytes = 0;
+	unsigned long long external_total_bytes = 0;
 	struct caller_row row;
 	char object[256];
 	const char *at;
 
 	caller_read_dump();
 	at = caller_rows(false);
-	while (caller_next(&at, object, &row))
+	while (caller_next(&at, object, &row)) {
 		used_bytes += row.used_bytes;
+		external_bytes += row.external_bytes;
+	}
 	at = caller_rows(true);
 	while (caller_next(&at, object, &row))
 		host_used_bytes += row.used_bytes;
+	at = strstr(strstr(dump_text, "\"devices\":"), "\n      \"external_bytes\": ");
+	MUST(!at || sscanf(at, " \"external_bytes\": %llu", &external_total_bytes) != 1);
+	EXPECT(external_bytes == external_total_bytes,
+	       "%s: the objects hold %llu bytes outside the pool, all is %llu", when,
+	       external_bytes, external_total_bytes);
 	EXPECT(used_bytes == api.used_bytes(0), "%s: the objects hold %llu bytes, the pool %zu",
 	       when, used_bytes, api.used_bytes(0));
 	EXPECT(host_used_bytes == api.host_used_bytes(),
