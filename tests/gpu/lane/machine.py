@@ -23,6 +23,15 @@ def driver_facts():
     return name.value.decode(), f"{version.value // 1000}.{version.value % 1000 // 10}"
 
 
+@functools.lru_cache(maxsize=None)
+def driver_file():
+    """The name of the file that libcuda.so.1 is, as a process sees it in its maps."""
+    ctypes.CDLL("libcuda.so.1")
+    maps = pathlib.Path("/proc/self/maps").read_text(encoding="utf-8")
+    found = re.search(r"/(libcuda\.so[^/\s]*)$", maps, re.M)
+    return found[1] if found else "libcuda.so.1"
+
+
 def said_by(*argv):
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False,
