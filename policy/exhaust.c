@@ -142,6 +142,7 @@ static int
 trim_peers_and_grow(struct request *request, uint64_t bound_ns)
 {
 	request->peers->trim(request->peers->arg, request->heap, SIZE_MAX, bound_ns);
+	heap_release_held(request->heap);
 	return trim_and_grow(request, SIZE_MAX, bound_ns);
 }
 

@@ -8,8 +8,8 @@
  * becomes tight: after waiting and giving back) - and, once the limit or the device refuses: memory
  * in transit in other threads - a segment of the bare size - idle segments back, if the context is
  * idle - waiting for the oldest fence, again and again - idle segments of this heap back - those of
- * the device's other heaps - the driver once more. The heap is searched again after every step
- * that may have freed something.
+ * the device's other heaps - what is held for importers - the driver once more. The heap is
+ * searched again after every step that may have freed something.
  *
  * A request that fits its limit without the pool fits with it: large requests only ever take a
  * segment of their exact size, small ones fall back to segments of theirs, and everything idle goes

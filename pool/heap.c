@@ -4,7 +4,7 @@
  *
  * A block's life: FREE (in the index) -> LIVE (heap_take) -> PENDING (heap_give: in an epoch) ->
  * FREE (its fence is complete, see epoch.c). Only FREE blocks merge, so a pending block's borders
- * never move.
+ * never move. One that others may reach is HELD in between, see heap_exported.c.
  */
 #include "pool/heap_internal.h"
 
@@ -107,12 +107,14 @@ pool_find(struct pool *pool, uint64_t addr, struct block_info *ret_info)
 		.owner = heap->config.owner,
 		.kind = heap->config.kind,
 		.is_account = heap->config.is_account,
-		.is_exported = segment->is_exported,
+		.is_exported = block->is_exported,
 		.is_live = block->state == BLOCK_LIVE,
 		.is_whole = block->size_bytes == segment->size_bytes,
 		.addr = block->addr,
 		.size_bytes = block->size_bytes,
 		.requested_bytes = block->state == BLOCK_LIVE ? block->requested_bytes : 0,
+		.serial = block->state == BLOCK_LIVE ? block->serial : 0,
+		.has_sync_memops = block->has_sync_memops,
 		.segment_addr = segment->addr,
 		.segment_bytes = segment->size_bytes,
 	};
@@ -164,6 +166,8 @@ heap_new(struct pool *pool, const struct heap_config *config)
 	heap->is_pressed = false;
 	list_init(&heap->segments);
 	list_init(&heap->idle);
+	list_init(&heap->held);
+	heap->n_withheld = 0;
 	list_init(&heap->sealed);
 	for (size_t i = 0; i < 2; i++) {
 		list_init(&heap->open[i].blocks);
@@ -221,16 +225,30 @@ index_of(struct heap *heap, const struct block *block)
 	return block->segment->starts ? &heap->arena_free : &heap->whole_free;
 }
 
+/* A free block that no request gets: a wholly free segment that others may still reach. */
+static bool
+is_withheld(const struct segment *segment)
+{
+	return segment->is_exported && segment_is_idle(segment);
+}
+
 /* Free blocks count as one extent each; the segments that are wholly free count together, see
  * frag.h. */
-static void
-insert_free_locked(struct heap *heap, struct block *block)
+void
+heap_insert_free_locked(struct heap *heap, struct block *block)
 {
 	struct segment *segment = block->segment;
 
 	block->state = BLOCK_FREE;
-	free_index_insert(index_of(heap, block), block);
 	STATS_RAISE(heap->config.stats, n_free_blocks, 1);
+	if (is_withheld(segment)) {
+		heap_make_room_withheld_locked(heap);
+		heap->n_withheld++;
+		list_prepend(&heap->idle, &segment->idle_link);
+		frag_add_whole(&heap->frag, block->size_bytes);
+		return;
+	}
+	free_index_insert(index_of(heap, block), block);
 	if (segment_is_idle(segment)) {
 		list_append(&heap->idle, &segment->idle_link);
 		frag_add_whole(&heap->frag, block->size_bytes);
@@ -250,7 +268,10 @@ heap_withdraw_locked(struct heap *heap, struct block *block)
 	} else {
 		frag_remove(&heap->frag, block->size_bytes);
 	}
-	free_index_remove(index_of(heap, block), block);
+	if (is_withheld(segment))
+		heap->n_withheld--;
+	else
+		free_index_remove(index_of(heap, block), block);
 	stats_lower(&heap->config.stats->n_free_blocks, 1);
 	block->state = BLOCK_PENDING;
 }
@@ -261,6 +282,10 @@ heap_retire_block_locked(struct heap *heap, struct block *block)
 	struct segment *segment = block->segment;
 	struct block *prev = block->prev;
 
+	if (block->is_exported) {
+		heap_hold_locked(heap, block);
+		return;
+	}
 	if (prev && prev->state == BLOCK_FREE) {
 		heap_withdraw_locked(heap, prev);
 		segment_merge_next(segment, &heap->blocks, prev);
@@ -270,7 +295,8 @@ heap_retire_block_locked(struct heap *heap, struct block *block)
 		heap_withdraw_locked(heap, block->next);
 		segment_merge_next(segment, &heap->blocks, block);
 	}
-	insert_free_locked(heap, block);
+	heap_insert_free_locked(heap, block);
+	heap_release_if_spent_locked(heap, segment);
 }
 
 void
@@ -298,9 +324,13 @@ heap_hand_out_locked(struct heap *heap, struct block *block, size_t requested_by
 			     heap_round(heap, requested_bytes));
 	block->requested_bytes = requested_bytes;
 	block->tag = tag;
+	heap->n_serials += heap->n_serials == UINT32_MAX ? 2 : 1;
+	block->serial = heap->n_serials;
+	block->is_exported = false;
+	block->has_sync_memops = false;
 	heap_relive_locked(heap, block);
 	if (rest)
-		insert_free_locked(heap, rest);
+		heap_insert_free_locked(heap, rest);
 	stats_count(&stats->alloc_count, 1);
 	stats_count(&stats->shares[tag].count, 1);
 	stats_count(&stats->sizes[stats_size_class(requested_bytes)].count, 1);
@@ -378,18 +408,6 @@ heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide, b
 	if (is_due)
 		heap_settle(heap); /* an error is the next request's to find */
 	return r;
-}
-
-void
-heap_mark_exported(struct pool *pool, uint64_t addr)
-{
-	struct heap *heap;
-	struct segment *segment = pool_lock_segment(pool, addr, &heap);
-
-	if (!segment)
-		return;
-	segment->is_exported = true;
-	pthread_mutex_unlock(&heap->lock);
 }
 
 void

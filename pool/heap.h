@@ -70,11 +70,14 @@ struct block_info {
 	struct heap *heap;
 	void *owner;
 	enum heap_kind kind;
-	bool is_account, is_exported;
+	bool is_account;
+	bool is_exported; /* live: others may reach it */
 	bool is_live;
 	bool is_whole;                      /* the only block of its segment */
 	uint64_t addr;                      /* of the block */
 	size_t size_bytes, requested_bytes; /* requested: 0 unless live */
+	uint32_t serial;                    /* 0 unless live; see struct block */
+	bool has_sync_memops;
 	uint64_t segment_addr;
 	size_t segment_bytes;
 };
@@ -134,8 +137,31 @@ int heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wid
 int heap_give_back(struct pool *pool, uint64_t addr, enum heap_kind kind,
 		   int (*unmap)(void *arg, uint64_t addr), void *arg, size_t *ret_freed_bytes);
 
-/* The whole segment of the live block at addr is known to another process from now on. */
-void heap_mark_exported(struct pool *pool, uint64_t addr);
+/*
+ * Others than the program's streams may reach the live block that holds addr from now on: another
+ * process, a network card, whoever was given a handle. Nobody knows when they are done, so the
+ * block is not handed out again: a block that is a whole segment goes back to the backend when it
+ * is freed (heap_give_back()), any other is held until its segment holds nothing live, and that
+ * segment then goes back. Memory is not lost over it: what is held keeps no more segments than
+ * there are live blocks to share them with, few segments wait for their way back, and
+ * heap_release_held() gives it all up before a request is refused.
+ *
+ * They follow no stream, so the block's own old work has to be complete; and from here on the
+ * segment hands out complete blocks only. Both are so for every block today.
+ *
+ * HEAP_OK, HEAP_E_NOT_OURS or HEAP_E_INVALID.
+ */
+int heap_mark_exported(struct pool *pool, uint64_t addr);
+
+/* Bytes of wholly free segments that only wait to be given back: heap_trim() takes them first. */
+uint64_t heap_withheld_bytes(struct heap *heap);
+
+/* Memory is short: hand out again what was held for others. True: there was some. */
+bool heap_release_held(struct heap *heap);
+
+/* The program's wish for the live block that holds addr. HEAP_OK, HEAP_E_NOT_OURS, HEAP_E_INVALID.
+ */
+int heap_set_sync_memops(struct pool *pool, uint64_t addr, bool has_sync_memops);
 
 /* Seal what was freed and take in all epochs whose fences are complete. HEAP_OK or the backend's
  * status. */

@@ -60,7 +60,10 @@ struct heap {
 	struct frag frag;
 	struct block_store blocks;
 	struct list segments;
-	struct list idle; /* wholly free segments, longest first */
+	struct list idle;    /* wholly free segments, longest first; before them those withheld */
+	struct list held;    /* blocks in BLOCK_HELD, longest first */
+	unsigned n_withheld; /* exported segments on idle, which no request gets */
+	uint32_t n_serials;  /* the newest block's; goes on in this struct's next heap */
 
 	bool is_pressed; /* a free is sealed at once */
 	struct open_epoch open[2];
@@ -92,6 +95,17 @@ struct segment *pool_lock_segment(struct pool *pool, uint64_t addr, struct heap 
 /* A pending block that is on no list is complete: merge it with its free neighbours and make it
  * findable. */
 void heap_retire_block_locked(struct heap *heap, struct block *block);
+
+/* The end of a block that others may still reach, and of one whose segment has such: see
+ * heap_exported.c. */
+void heap_hold_locked(struct heap *heap, struct block *block);
+void heap_release_if_spent_locked(struct heap *heap, struct segment *segment);
+
+/* Room for one more segment on heap->idle that no request gets: there is a bound to them. */
+void heap_make_room_withheld_locked(struct heap *heap);
+
+/* Make a block on no list findable; it and its neighbours are not free. */
+void heap_insert_free_locked(struct heap *heap, struct block *block);
 
 /* Take a free block out of the index. */
 void heap_withdraw_locked(struct heap *heap, struct block *block);

@@ -108,6 +108,7 @@ adopt(struct heap *heap, struct segment *segment, size_t requested_bytes, unsign
 		goto unlock;
 	}
 	segment->is_exported = false;
+	segment->n_held = 0;
 	list_append(&heap->segments, &segment->link);
 	STATS_RAISE(heap->config.stats, total_bytes, segment->size_bytes);
 	STATS_RAISE(heap->config.stats, n_segments, 1);
@@ -379,6 +380,8 @@ abandon_block_locked(struct heap *heap, struct block *block)
 		break;
 	case BLOCK_FREE:
 		heap_withdraw_locked(heap, block);
+		break;
+	case BLOCK_HELD:
 		break;
 	case BLOCK_SPARE:
 		assert(false);

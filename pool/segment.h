@@ -33,6 +33,7 @@ enum block_state {
 	BLOCK_FREE,    /* complete, in the free index */
 	BLOCK_LIVE,    /* the program's */
 	BLOCK_PENDING, /* freed; earlier work may still touch it */
+	BLOCK_HELD,    /* freed and complete, but others than the program may still reach it */
 };
 
 struct block {
@@ -41,10 +42,13 @@ struct block {
 	size_t requested_bytes; /* while live */
 	struct segment *segment;
 	struct block *prev, *next; /* by address */
-	struct list link;  /* free: the free index; pending: the epoch; spare: the spare list */
+	struct list link;  /* free: the free index; pending: the epoch; held, spare: their lists */
 	uint32_t freed_by; /* pending: the thread, see thread_self() */
 	uint32_t tag;      /* while live: came with the request */
-	enum block_state state;
+	uint32_t serial;   /* while live: tells it from what lay here before; never 0, and wraps */
+	bool is_exported;  /* since it was handed out: see heap_mark_exported() */
+	bool has_sync_memops; /* while live: the program's wish, where blocks share what does it */
+	enum block_state state : 8;
 };
 
 struct segment {
@@ -55,7 +59,9 @@ struct segment {
 	struct block **starts; /* arena: the block that starts at each unit, or NULL; else NULL */
 	struct list link;      /* heap->segments, or the spare list */
 	struct list idle_link; /* heap->idle while wholly free */
-	bool is_exported; /* another process may have it open: given back, not reused, when freed */
+	bool is_exported; /* a block of it is or was: gives complete blocks only, and goes back to
+			     the backend when it is wholly free */
+	unsigned n_held;  /* blocks in BLOCK_HELD */
 };
 
 /* The blocks that a heap may use for splitting. */

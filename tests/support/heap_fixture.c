@@ -117,8 +117,9 @@ give_back(uint64_t addr, enum heap_kind kind, size_t *ret_freed_bytes)
 /* What the figures must add up to. */
 struct sums {
 	uint64_t used_bytes, requested_bytes, pending_bytes, free_bytes, total_bytes;
-	uint64_t n_live, n_pending, n_free, n_segments, n_idle;
 	uint64_t share_bytes[STATS_N_TAGS];
+	uint64_t held_bytes;
+	uint64_t n_live, n_pending, n_free, n_held, n_segments, n_idle;
 };
 
 static void
@@ -150,6 +151,12 @@ add_block(const struct segment *segment, const struct block *block, struct sums 
 			  "%s: two free neighbours are not merged", where);
 		sums->free_bytes += block->size_bytes;
 		sums->n_free++;
+		break;
+	case BLOCK_HELD:
+		cr_assert(block->is_exported && segment->is_exported,
+			  "%s: a block is held that nobody else may reach", where);
+		sums->held_bytes += block->size_bytes;
+		sums->n_held++;
 		break;
 	case BLOCK_SPARE:
 		cr_assert_fail("%s: a spare block lies in a segment", where);
@@ -212,7 +219,9 @@ assert_lists_hold(const struct sums *sums, const char *where)
 	for (i = 0; i < FREE_INDEX_N_CLASSES; i++)
 		n_free += list_length(&heap->arena_free.classes[i]) +
 			  list_length(&heap->whole_free.classes[i]);
-	cr_assert_eq(n_free, sums->n_free, "%s: a free block cannot be found", where);
+	cr_assert_eq(n_free + heap->n_withheld, sums->n_free, "%s: a free block cannot be found",
+		     where);
+	cr_assert_eq(list_length(&heap->held), sums->n_held, "%s: a held block is lost", where);
 	cr_assert_eq(list_length(&heap->idle), sums->n_idle, "%s: the idle list is wrong", where);
 	cr_assert_eq(heap->n_in_transit, 0, "%s: something is in transit", where);
 }
@@ -252,8 +261,8 @@ assert_figures(const struct sums *sums, const char *where)
 	SAME(alloc_count, stats_read(&stats.free_count) + sums->n_live);
 	SAME(driver_alloc_count, stats_read(&stats.driver_free_count) + sums->n_segments);
 #undef SAME
-	cr_assert_eq(sums->used_bytes + sums->pending_bytes + sums->free_bytes, sums->total_bytes,
-		     "%s: used + free is not total", where);
+	cr_assert_eq(sums->used_bytes + sums->pending_bytes + sums->free_bytes + sums->held_bytes,
+		     sums->total_bytes, "%s: used + free is not total", where);
 	cr_assert_eq(fake_backend_held_bytes(&fake), sums->total_bytes,
 		     "%s: the backend holds another amount", where);
 	cr_assert_eq(fake_backend_n_mappings(&fake), sums->n_segments,
