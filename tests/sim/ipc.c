@@ -9,14 +9,17 @@
 
 /*
  * IPC of cuMemAlloc memory. A handle names the exporter's memfd and the pages in it, which an
- * importer opens through /proc. As with the driver: an interior pointer of a large allocation
- * opens its base, a small one opens exactly, and the last 8 bytes of a handle are zero and ignored.
+ * importer opens through /proc. As with the driver: an interior pointer opens the base of its
+ * allocation, the last 8 bytes of a handle are zero and ignored, changed ones do not open, opens
+ * are counted, and the memory of one process opens in one context of a device.
  */
 
 struct ipc_handle {
 	uint32_t magic;
 	int32_t pid, fd, ordinal;
-	uint64_t first_page, n_pages, offset_bytes, size_bytes, alloc_id;
+	uint32_t first_page, n_pages;
+	uint64_t offset_bytes, size_bytes, alloc_id;
+	uint64_t check; /* of all the above */
 };
 
 _Static_assert(sizeof(struct ipc_handle) <= CU_IPC_HANDLE_SIZE - 8,
@@ -25,6 +28,17 @@ _Static_assert(sizeof(struct ipc_handle) <= CU_IPC_HANDLE_SIZE - 8,
 enum {
 	IPC_MAGIC = 0x43495043,
 };
+
+static uint64_t
+check_of(const struct ipc_handle *h)
+{
+	const unsigned char *bytes = (const unsigned char *)h;
+	uint64_t check = 0xcbf29ce484222325;
+
+	for (size_t i = 0; i < offsetof(struct ipc_handle, check); i++)
+		check = (check ^ bytes[i]) * 0x100000001b3;
+	return check;
+}
 
 CUresult
 cuIpcGetMemHandle(CUipcMemHandle *ret_handle, CUdeviceptr ptr)
@@ -47,12 +61,13 @@ cuIpcGetMemHandle(CUipcMemHandle *ret_handle, CUdeviceptr ptr)
 		.pid = getpid(),
 		.fd = a->dev->memfd,
 		.ordinal = a->dev->ordinal,
-		.first_page = phys->extents[0].first,
-		.n_pages = phys->n_pages,
+		.first_page = (uint32_t)phys->extents[0].first,
+		.n_pages = (uint32_t)phys->n_pages,
 		.offset_bytes = a->chunk ? a->base - a->chunk->base : 0,
 		.size_bytes = a->size_bytes,
 		.alloc_id = a->id,
 	};
+	h.check = check_of(&h);
 	memset(ret_handle, 0, sizeof(*ret_handle));
 	memcpy(ret_handle, &h, sizeof(h));
 	return sim_leave(CUDA_SUCCESS);
@@ -70,6 +85,7 @@ is_opened(struct alloc *a, void *arg)
 struct find {
 	const struct ipc_handle *h;
 	struct alloc *found;
+	bool is_elsewhere; /* memory of that process is open in another context of the device */
 };
 
 static bool
@@ -79,6 +95,9 @@ find_opened(struct alloc *a, void *arg)
 
 	if (is_opened(a, (void *)find->h))
 		find->found = a;
+	if (a->kind == ALLOC_IPC && a->flags == (unsigned)find->h->pid &&
+	    a->dev->ordinal == find->h->ordinal && a->ctx != ctx_current_root())
+		find->is_elsewhere = true;
 	return find->found != NULL;
 }
 
@@ -135,18 +154,23 @@ undo_va:
 
 /* A second open in the same process gives the same address. */
 static CUresult
-open_handle(enum entry_id e, CUdeviceptr *ret_ptr, CUipcMemHandle handle)
+open_handle(enum entry_id e, CUdeviceptr *ret_ptr, CUipcMemHandle handle, unsigned int flags)
 {
 	CUresult r = sim_enter(e, NEED_CONTEXT);
 	struct ipc_handle h;
-	struct find find = {&h, NULL};
+	struct find find = {.h = &h};
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	memcpy(&h, &handle, sizeof(h));
-	if (!ret_ptr || h.magic != IPC_MAGIC || h.ordinal < 0 || h.ordinal >= sim.n_devices)
+	if (!ret_ptr || !(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) || h.magic != IPC_MAGIC ||
+	    h.check != check_of(&h) || h.ordinal < 0 || h.ordinal >= sim.n_devices)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (h.pid == getpid())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	alloc_for_each(find_opened, &find);
+	if (find.is_elsewhere)
+		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	if (!find.found)
 		return sim_leave(import(&h, ret_ptr));
 	find.found->n_opens++;
@@ -157,15 +181,13 @@ open_handle(enum entry_id e, CUdeviceptr *ret_ptr, CUipcMemHandle handle)
 CUresult
 cuIpcOpenMemHandle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags)
 {
-	(void)flags;
-	return open_handle(E_cuIpcOpenMemHandle, ptr, handle);
+	return open_handle(E_cuIpcOpenMemHandle, ptr, handle, flags);
 }
 
 CUresult
 cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags)
 {
-	(void)flags;
-	return open_handle(E_cuIpcOpenMemHandle_v2, ptr, handle);
+	return open_handle(E_cuIpcOpenMemHandle_v2, ptr, handle, flags);
 }
 
 void
@@ -198,16 +220,23 @@ cuMemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t size, CUmemR
 {
 	CUresult r = sim_enter(E_cuMemGetHandleForAddressRange, NEED_CONTEXT);
 	const struct alloc *a;
+	uint64_t end;
 	int fd;
 
-	(void)flags;
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (handle)
-		*(int *)handle = -1; /* measured: also when the call fails */
+	if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !ptr || !size ||
+	    size % 4096 || ptr % 4096)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*(int *)handle = -1; /* measured: from here on also when the call fails */
 	a = alloc_find(ptr);
-	if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !a || !a->dev || size == 0 ||
-	    size % 4096 || ptr % 4096 || size > a->base + a->span_bytes - ptr)
+	if (!a || a->kind != ALLOC_DEVICE)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (flags)
+		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+	/* Measured: as far as the pages go, whoever has what else is in them. */
+	end = a->chunk ? a->chunk->base + SIM_PAGE : a->base + a->span_bytes;
+	if (size > end - ptr)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	fd = fcntl(a->dev->memfd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)

@@ -20,17 +20,25 @@ mapping_base(const struct alloc *a)
 }
 
 /* Where the host may use the pointer: host and managed memory. */
-static CUresult
-host_pointer(const struct alloc *a, CUdeviceptr ptr, void *data)
+static bool
+has_host_pointer(const struct alloc *a)
 {
-	if (memory_type(a) == CU_MEMORYTYPE_DEVICE && a->kind != ALLOC_MANAGED)
+	return memory_type(a) != CU_MEMORYTYPE_DEVICE || a->kind == ALLOC_MANAGED;
+}
+
+/* Asking for them sets SYNC_MEMOPS too. */
+static CUresult
+p2p_tokens(struct alloc *a, CUDA_POINTER_ATTRIBUTE_P2P_TOKENS *ret_tokens)
+{
+	memset(ret_tokens, 0, sizeof(*ret_tokens));
+	if (memory_type(a) != CU_MEMORYTYPE_DEVICE)
 		return CUDA_ERROR_INVALID_VALUE;
-	*(void **)data = (void *)ptr;
+	a->has_sync_memops = true;
 	return CUDA_SUCCESS;
 }
 
 static CUresult
-get(const struct alloc *a, CUdeviceptr ptr, CUpointer_attribute attr, void *data)
+get(struct alloc *a, CUdeviceptr ptr, CUpointer_attribute attr, void *data)
 {
 	switch (attr) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -43,7 +51,10 @@ get(const struct alloc *a, CUdeviceptr ptr, CUpointer_attribute attr, void *data
 		*(CUdeviceptr *)data = ptr;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		return host_pointer(a, ptr, data);
+		*(void **)data = has_host_pointer(a) ? (void *)ptr : NULL;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+		return p2p_tokens(a, data);
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 		*(unsigned *)data = a->has_sync_memops;
 		return CUDA_SUCCESS;
@@ -97,8 +108,8 @@ get(const struct alloc *a, CUdeviceptr ptr, CUpointer_attribute attr, void *data
 CUresult
 cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdeviceptr ptr)
 {
-	CUresult r = sim_enter(E_cuPointerGetAttribute, NEED_CONTEXT);
-	const struct alloc *a;
+	CUresult r = sim_enter(E_cuPointerGetAttribute, NEED_INIT);
+	struct alloc *a;
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -127,24 +138,50 @@ attribute_bytes(CUpointer_attribute attr)
 	}
 }
 
-/* Unlike the single form it succeeds for any pointer: what does not apply is zero. */
+/* What does not apply to an unknown pointer is zero, or stays as it was. */
+static void
+get_unknown(CUdeviceptr ptr, CUpointer_attribute attr, void *data)
+{
+	switch (attr) {
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		break;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*(CUdeviceptr *)data = ptr;
+		break;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*(int *)data = CU_DEVICE_INVALID;
+		break;
+	default:
+		memset(data, 0, attribute_bytes(attr));
+	}
+}
+
+/* Unlike the single form it succeeds for any pointer, and only for one that is known it needs a
+ * context. */
 CUresult
 cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attrs, void **data, CUdeviceptr ptr)
 {
-	CUresult r = sim_enter(E_cuPointerGetAttributes, NEED_CONTEXT);
-	const struct alloc *a;
+	CUresult r = sim_enter(E_cuPointerGetAttributes, NEED_INIT);
+	struct alloc *a;
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!attrs || !data)
+	if (!n || !attrs || !data)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	for (unsigned i = 0; i < n; i++)
+		if (!data[i] || attrs[i] < CU_POINTER_ATTRIBUTE_CONTEXT ||
+		    attrs[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS ||
+		    attrs[i] > CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID)
+			return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	a = alloc_find(ptr);
+	if (a && !ctx_current())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	for (unsigned i = 0; i < n; i++) {
-		memset(data[i], 0, attribute_bytes(attrs[i]));
-		if (!a && attrs[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-			*(int *)data[i] = CU_DEVICE_INVALID;
-		else if (a)
+		if (a)
 			get(a, ptr, attrs[i], data[i]);
+		else
+			get_unknown(ptr, attrs[i], data[i]);
 	}
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -152,7 +189,7 @@ cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attrs, void **data, 
 CUresult
 cuPointerSetAttribute(const void *value, CUpointer_attribute attr, CUdeviceptr ptr)
 {
-	CUresult r = sim_enter(E_cuPointerSetAttribute, NEED_CONTEXT);
+	CUresult r = sim_enter(E_cuPointerSetAttribute, NEED_INIT);
 	struct alloc *a;
 
 	if (r != CUDA_SUCCESS)

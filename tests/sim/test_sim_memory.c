@@ -181,38 +181,28 @@ pools(void)
 static void
 ipc(void)
 {
-	CUdeviceptr large, small, opened = 0, again = 0, async;
+	CUdeviceptr large, small, opened = 0, async;
 	CUipcMemHandle handle, other;
 	int result = 0, zeros = 0;
 	pid_t pid;
 
 	cuMemAlloc_v2(&large, 4 * MIB);
 	cuMemAlloc_v2(&small, 512);
-	cuMemAlloc_v2(&small, 512);
 	cuMemAllocAsync(&async, 512, NULL);
 	status(cuIpcGetMemHandle(&handle, async), CUDA_ERROR_INVALID_VALUE,
 	       "pool memory has no IPC handle");
 	status(cuIpcGetMemHandle(&handle, large + 4096), CUDA_SUCCESS,
 	       "an interior pointer has one");
-	status(cuIpcGetMemHandle(&other, small), CUDA_SUCCESS, "a small allocation has one");
+	status(cuIpcGetMemHandle(&other, large), CUDA_SUCCESS, "its base has one");
+	ok(memcmp(&handle, &other, sizeof(handle)) == 0, "which is the same");
 	for (int i = 56; i < 64; i++)
 		zeros += handle.reserved[i] == 0;
 	ok(zeros == 8, "the last 8 bytes of a handle are zero");
-	handle.reserved[60] = 77;
-	*(int *)large = 4711;
-	*(int *)small = 4712;
-	status(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_SUCCESS,
-	       "it opens whatever they are");
-	ok(*(int *)opened == 4711, "at the base of the allocation");
-	cuIpcOpenMemHandle_v2(&again, handle, 1);
-	ok(again == opened, "a second open gives the same address");
-	cuIpcCloseMemHandle(again);
-	cuIpcOpenMemHandle_v2(&again, other, 1);
-	ok(*(int *)again == 4712, "a small allocation opens exactly");
-	status(cuMemFree_v2(again), CUDA_ERROR_INVALID_VALUE, "cuMemFree does not take an import");
-	status(cuIpcCloseMemHandle(again), CUDA_SUCCESS, "closing does");
-	status(cuIpcCloseMemHandle(opened), CUDA_SUCCESS, "and ends the other");
-	status(cuIpcCloseMemHandle(opened), CUDA_ERROR_INVALID_VALUE, "once");
+	status(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_CONTEXT,
+	       "a process does not open its own memory");
+	status(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE,
+	       "nor with flags of 0");
+	cuMemFree_v2(small);
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0)
@@ -225,27 +215,56 @@ ipc(void)
 	cuMemFree_v2(async);
 }
 
-/* An importer, started before the device is: it reads a handle, changes the bytes, answers. */
+/* An importer, started before the device is: it reads handles, changes the bytes, answers. */
 struct importer {
 	pid_t pid;
 	int to, from;
 };
 
+struct exported {
+	CUipcMemHandle large, small;
+};
+
+/* Opens and closes as a driver counts them. Answers the line of the check that failed, or 0. */
+static int
+import_both(struct exported exported)
+{
+	CUdeviceptr opened = 0, again = 0;
+
+#define CHECK(condition) \
+	do { \
+		if (!(condition)) \
+			return __LINE__; \
+	} while (0)
+	CHECK(cuIpcOpenMemHandle_v2(&opened, exported.large, 1) == CUDA_SUCCESS);
+	CHECK(*(int *)opened == 4711);
+	exported.large.reserved[60] = 77; /* in the tail, which is ignored */
+	CHECK(cuIpcOpenMemHandle_v2(&again, exported.large, 1) == CUDA_SUCCESS && again == opened);
+	CHECK(cuIpcCloseMemHandle(again) == CUDA_SUCCESS && *(int *)opened == 4711);
+	CHECK(cuIpcOpenMemHandle_v2(&again, exported.small, 1) == CUDA_SUCCESS);
+	CHECK(*(int *)again == 4712);
+	CHECK(cuMemFree_v2(again) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(cuIpcCloseMemHandle(again) == CUDA_SUCCESS);
+	*(int *)opened += 2;
+	CHECK(cuIpcCloseMemHandle(opened) == CUDA_SUCCESS);
+	CHECK(cuIpcCloseMemHandle(opened) == CUDA_ERROR_INVALID_VALUE);
+	exported.large.reserved[20] ^= 1;
+	CHECK(cuIpcOpenMemHandle_v2(&again, exported.large, 1) == CUDA_ERROR_INVALID_VALUE);
+#undef CHECK
+	return 0;
+}
+
 static void
 import_in_child(int in, int out)
 {
-	CUipcMemHandle handle;
-	CUdeviceptr p;
-	int seen = -1;
+	struct exported exported;
+	int failed_line;
 
-	if (read(in, &handle, sizeof(handle)) != (ssize_t)sizeof(handle))
+	if (read(in, &exported, sizeof(exported)) != (ssize_t)sizeof(exported))
 		_exit(1);
 	start(CUSIM_AUTO);
-	if (cuIpcOpenMemHandle_v2(&p, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS) {
-		seen = *(int *)p;
-		*(int *)p = seen + 1;
-	}
-	_exit(write(out, &seen, sizeof(seen)) != (ssize_t)sizeof(seen));
+	failed_line = import_both(exported);
+	_exit(write(out, &failed_line, sizeof(failed_line)) != (ssize_t)sizeof(failed_line));
 }
 
 static struct importer
@@ -257,8 +276,10 @@ start_importer(void)
 	if (pipe(to) != 0 || pipe(from) != 0)
 		exit(1);
 	child.pid = fork();
-	if (child.pid == 0)
+	if (child.pid == 0) {
+		close(to[1]); /* or the end of the parent would not be seen */
 		import_in_child(to[0], from[1]);
+	}
 	child.to = to[1];
 	child.from = from[0];
 	return child;
@@ -267,20 +288,26 @@ start_importer(void)
 static void
 ipc_between_processes(struct importer child)
 {
-	CUipcMemHandle handle;
-	CUdeviceptr p;
-	int seen = 0, result = 1;
+	struct exported exported;
+	CUdeviceptr large, small;
+	int failed_line = -1, result = 1;
 
-	cuMemAlloc_v2(&p, 3 * MIB);
-	*(int *)p = 4711;
-	cuIpcGetMemHandle(&handle, p);
-	if (write(child.to, &handle, sizeof(handle)) != (ssize_t)sizeof(handle) ||
-	    read(child.from, &seen, sizeof(seen)) != (ssize_t)sizeof(seen))
-		seen = -2;
+	cuMemAlloc_v2(&large, 3 * MIB);
+	cuMemAlloc_v2(&small, 512);
+	*(int *)large = 4711;
+	*(int *)small = 4712;
+	cuIpcGetMemHandle(&exported.large, large + 4096);
+	cuIpcGetMemHandle(&exported.small, small);
+	if (write(child.to, &exported, sizeof(exported)) != (ssize_t)sizeof(exported) ||
+	    read(child.from, &failed_line, sizeof(failed_line)) != (ssize_t)sizeof(failed_line))
+		failed_line = -2;
 	waitpid(child.pid, &result, 0);
-	ok(seen == 4711 && result == 0, "another process sees the bytes");
-	ok(*(int *)p == 4712, "and its writes are seen here");
-	cuMemFree_v2(p);
+	if (failed_line)
+		printf("# the importer's check in line %d\n", failed_line);
+	ok(failed_line == 0 && result == 0, "another process opens, counts and closes");
+	ok(*(int *)large == 4713, "and its writes are seen here");
+	cuMemFree_v2(large);
+	cuMemFree_v2(small);
 }
 
 int
