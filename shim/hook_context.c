@@ -5,6 +5,7 @@
  */
 #include "shim/context.h"
 #include "shim/hooks.h"
+#include "shim/imports.h"
 #include "shim/init.h"
 
 static CUresult
@@ -76,6 +77,7 @@ struct ending {
 	unsigned generation;
 	CUcontext handle;
 	unsigned long long id;
+	uint64_t imports_now; /* what was opened until here ends with it */
 };
 
 /* Tells contexts apart that come one after the other under the same handle; 0: this driver does
@@ -95,6 +97,7 @@ close_context(struct context *context)
 
 	if (!context)
 		return ending;
+	ending.imports_now = imports_now();
 	ending.generation = context_close(context);
 	ending.handle = atomic_load(&context->handle);
 	if (ending.handle)
@@ -111,10 +114,12 @@ close_known(CUcontext handle)
 static CUresult
 after_end(const struct ending *ending, bool is_gone, CUresult r)
 {
-	if (ending->context && is_gone)
+	if (ending->context && is_gone) {
+		imports_forget(ending->handle, ending->imports_now);
 		context_drop(ending->context, ending->generation);
-	else if (ending->context)
+	} else if (ending->context) {
 		context_reopen(ending->context);
+	}
 	return r;
 }
 

@@ -5,6 +5,7 @@
 #include "shim/context.h"
 #include "shim/hooks.h"
 #include "shim/init.h"
+#include "shim/seen.h"
 #include "shim/serve.h"
 
 struct idle_sum {
@@ -30,88 +31,126 @@ at_most(uint64_t value, uint64_t bound)
 	return value < bound ? value : bound;
 }
 
+/* The device of the current context, of whatever kind; NULL: none, or the shim is not active. */
+static struct device *
+current_device(void)
+{
+	CUdevice device;
+
+	return init_is_active() && real.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device_get(device)
+										: NULL;
+}
+
 /* total: the limit if it is lower. free: what the driver or the limit still allows, and what the
  * pool can give in one piece. */
+static void
+correct_info(const struct device *device, size_t *free_bytes, size_t *total)
+{
+	const uint64_t limit_bytes = limit_get(&device->account);
+	struct idle_sum idle = {.device = device};
+
+	if (total)
+		*total = at_most(*total, limit_bytes);
+	if (!free_bytes)
+		return;
+	context_for_each_heap(add_idle, &idle);
+	*free_bytes = at_most(limit_free_bytes(&device->account, *free_bytes) + idle.bytes,
+			      at_most(device->total_bytes, limit_bytes));
+}
+
 CUresult
 cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
-	struct context *context;
-	struct idle_sum idle = {0};
+	const struct device *device;
 	CUresult r;
 
 	hooks_ready();
 	r = real.cuMemGetInfo_v2(free_bytes, total);
-	if (r != CUDA_SUCCESS || !free_bytes || !total)
-		return r;
-	context = serve_context();
-	if (!context)
-		return r;
-	idle.device = context->device;
-	context_for_each_heap(add_idle, &idle);
-	*total = at_most(*total, limit_get(&context->device->account));
-	*free_bytes = at_most(limit_free_bytes(&context->device->account, *free_bytes) + idle.bytes,
-			      *total);
+	device = r == CUDA_SUCCESS ? current_device() : NULL;
+	if (device)
+		correct_info(device, free_bytes, total);
 	return r;
 }
 
-static bool
-find_block(CUdeviceptr addr, struct block_info *ret_info)
+CUresult
+cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
-	return init_is_active() && pool_find(&context_pool, addr, ret_info) == HEAP_OK &&
-	       !ret_info->is_account;
+	const struct device *device;
+	CUresult r;
+
+	hooks_ready();
+	r = real.cuDeviceTotalMem_v2(bytes, dev);
+	device = r == CUDA_SUCCESS && init_is_active() ? device_get(dev) : NULL;
+	if (device && bytes)
+		*bytes = at_most(*bytes, limit_get(&device->account));
+	return r;
 }
 
 CUresult
 cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
-	struct block_info info;
-	CUresult r;
+	struct seen seen;
 
 	hooks_ready();
-	r = find_block(dptr, &info) ? serve_refusal() : CUDA_ERROR_NOT_FOUND;
-	if (r != CUDA_SUCCESS)
-		return real.cuMemGetAddressRange_v2(pbase, psize, dptr);
-	/* Freed: the driver would not know it. Its answer to an address that it does not know,
-	 * then. */
-	if (!info.is_live || dptr - info.addr >= info.requested_bytes)
-		return real.cuMemGetAddressRange_v2(pbase, psize, 0);
+	seen_at(dptr, &seen);
+	if ((seen.kind != SEEN_BLOCK && seen.kind != SEEN_IMPORT) ||
+	    serve_refusal() != CUDA_SUCCESS)
+		return real.cuMemGetAddressRange_v2(pbase, psize, seen.driver_addr);
 	if (pbase)
-		*pbase = info.addr;
+		*pbase = seen.addr;
 	if (psize)
-		*psize = info.requested_bytes;
+		*psize = seen.size_bytes;
 	return CUDA_SUCCESS;
 }
 
-/*
- * A handle names the driver's whole allocation, so only a block that is one may be exported: any
- * other would show the importer somebody else's bytes. From then on the importer may read it, and
- * it is not used again.
- */
-static bool
-may_export(CUdeviceptr addr)
+CUresult
+cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-	struct block_info info;
+	struct seen seen;
+	CUresult r;
 
-	if (!find_block(addr, &info) || info.kind != HEAP_DEVICE)
-		return true; /* the driver's to refuse, or its own allocation */
-	if (!info.is_live || !info.is_whole)
-		return false;
-	heap_mark_exported(&context_pool, addr);
-	return true;
+	hooks_ready();
+	seen_at(ptr, &seen);
+	r = real.cuPointerGetAttribute(data, attribute, seen.driver_addr);
+	if (r != CUDA_SUCCESS)
+		return r;
+	seen_correct(&seen, attribute, data);
+	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+		seen_give_to_device(&seen);
+	return r;
 }
 
 CUresult
-cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
+		       CUdeviceptr ptr)
 {
+	struct seen seen;
+	CUresult r;
+
 	hooks_ready();
-	return real.cuIpcGetMemHandle(pHandle, may_export(dptr) ? dptr : 0);
+	seen_at(ptr, &seen);
+	r = real.cuPointerGetAttributes(numAttributes, attributes, data, seen.driver_addr);
+	for (unsigned i = 0; r == CUDA_SUCCESS && i < numAttributes; i++)
+		seen_correct(&seen, attributes[i], data[i]);
+	return r;
 }
 
 CUresult
-cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
-			      CUmemRangeHandleType handleType, unsigned long long flags)
+cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
+	struct seen seen;
+
 	hooks_ready();
-	return real.cuMemGetHandleForAddressRange(handle, may_export(dptr) ? dptr : 0, size,
-						  handleType, flags);
+	seen_at((CUdeviceptr)(uintptr_t)p, &seen);
+	return real.cuMemHostGetDevicePointer_v2(pdptr, (void *)(uintptr_t)seen.driver_addr, Flags);
+}
+
+CUresult
+cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+	struct seen seen;
+
+	hooks_ready();
+	seen_at((CUdeviceptr)(uintptr_t)p, &seen);
+	return real.cuMemHostGetFlags(pFlags, (void *)(uintptr_t)seen.driver_addr);
 }

@@ -35,6 +35,7 @@ trim_peer(struct context *context, struct heap *heap, enum heap_kind kind, void 
 	    context->device != trim->context->device || trim->want_bytes == 0)
 		return;
 	heap_await_transit(heap);
+	heap_release_held(heap);
 	freed_bytes = exhaust_make_room(heap, &context->device->account, trim->want_bytes,
 					trim->bound_ns);
 	trim->want_bytes -= freed_bytes < trim->want_bytes ? freed_bytes : trim->want_bytes;
@@ -242,6 +243,30 @@ wait_without_fences(enum heap_kind kind)
 	       context_for_each(wait_for_one, NULL) == 0;
 }
 
+/*
+ * A block that others than the program's streams may reach goes back to the driver, in a call that
+ * waits as the driver's does: at once if it is a whole allocation of the driver's, else with the
+ * last of its segment, see heap_mark_exported().
+ */
+static CUresult
+free_exported(const struct block_info *info, struct driver_free *how)
+{
+	uint64_t withheld_bytes;
+	bool is_complete;
+	int r;
+
+	if (info->is_whole)
+		return give_back(info, how);
+	is_complete = backend_wait_for_context(info->owner);
+	r = heap_give(&context_pool, info->addr, how->kind, false, is_complete);
+	if (r != HEAP_OK)
+		return CUDA_ERROR_INVALID_VALUE;
+	withheld_bytes = heap_withheld_bytes(info->heap);
+	if (withheld_bytes)
+		exhaust_trim(info->heap, account_of(info->owner, how->kind), withheld_bytes, 0);
+	return CUDA_SUCCESS;
+}
+
 static CUresult
 free_to_pool(const struct block_info *info, uint64_t addr, enum heap_kind kind)
 {
@@ -289,8 +314,10 @@ serve_free(uint64_t addr, enum heap_kind kind, CUresult *ret_status)
 		return true;
 	if (!is_freed)
 		*ret_status = CUDA_ERROR_INVALID_VALUE;
-	else if (info.is_account || info.is_exported)
+	else if (info.is_account)
 		*ret_status = give_back(&info, &how);
+	else if (info.is_exported)
+		*ret_status = free_exported(&info, &how);
 	else
 		*ret_status = free_to_pool(&info, addr, kind);
 	return true;
@@ -329,8 +356,9 @@ serve_free_async(uint64_t addr, CUstream stream, enum hook_stream0 stream0,
 	is_freed = is_freeable(&info, addr, HEAP_DEVICE);
 	if (info.is_account && !is_freed)
 		return false;
-	/* Exported: an importer may still read it, so no other block may ever lie there. */
-	if (is_freed && (info.is_account || info.is_exported)) {
+	/* Exported: an importer may still read it, so no other block may ever lie there. One that
+	 * shares a segment is freed below, and held. */
+	if (is_freed && (info.is_account || (info.is_exported && info.is_whole))) {
 		*ret_status = give_back(&info, &how);
 		return true;
 	}

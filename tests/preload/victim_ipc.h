@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+/*
+ * An importer in a process of its own, which does what it is told over a socket.
+ *
+ * import_*() are called by the exporter; importer_main() is the other process.
+ */
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/preload/victim.h"
+
+enum import_op {
+	IMPORT_OPEN,
+	IMPORT_CLOSE,
+	IMPORT_COUNT_WRONG,
+	IMPORT_RANGE,
+	IMPORT_RESET,
+	IMPORT_FAIL
+};
+
+struct import_request {
+	enum import_op op;
+	unsigned version; /* IMPORT_OPEN: of the function */
+	CUipcMemHandle handle;
+	CUdeviceptr addr;
+	size_t n_bytes;
+	unsigned int value; /* IMPORT_COUNT_WRONG: of each word; IMPORT_FAIL: the code */
+	char name[40];      /* IMPORT_FAIL: of the function whose next call fails */
+};
+
+struct import_reply {
+	CUresult status;
+	CUdeviceptr addr, start;
+	size_t n_bytes, range_bytes;
+	unsigned long long id;
+};
+
+static const CUdeviceptr import_untouched = 0x7777;
+static int import_socket = -1;
+
+static struct import_reply
+import_call(const struct import_request *request)
+{
+	struct import_reply reply;
+
+	if (send(import_socket, request, sizeof(*request), MSG_NOSIGNAL) != sizeof(*request) ||
+	    recv(import_socket, &reply, sizeof(reply), MSG_WAITALL) != sizeof(reply)) {
+		victim_fail(__FILE__, __LINE__, "the importer is gone");
+		exit(1);
+	}
+	return reply;
+}
+
+static struct import_reply
+import_open(const CUipcMemHandle *handle, unsigned version)
+{
+	return import_call(
+		&(struct import_request){.op = IMPORT_OPEN, .handle = *handle, .version = version});
+}
+
+static CUresult
+import_close(CUdeviceptr addr)
+{
+	return import_call(&(struct import_request){.op = IMPORT_CLOSE, .addr = addr}).status;
+}
+
+/* Words of the importer's memory that are not value; SIZE_MAX: it could not be read. */
+static size_t
+import_count_wrong(CUdeviceptr addr, size_t n_bytes, unsigned int value)
+{
+	const struct import_reply reply = import_call(&(struct import_request){
+		.op = IMPORT_COUNT_WRONG, .addr = addr, .n_bytes = n_bytes, .value = value});
+
+	return reply.status == CUDA_SUCCESS ? reply.n_bytes : SIZE_MAX;
+}
+
+/* cuMemGetAddressRange, and the same and the id from cuPointerGetAttributes. */
+static struct import_reply
+import_range(CUdeviceptr addr)
+{
+	return import_call(&(struct import_request){.op = IMPORT_RANGE, .addr = addr});
+}
+
+static void
+import_reset(void)
+{
+	MUST(import_call(&(struct import_request){.op = IMPORT_RESET}).status);
+}
+
+/* Of the software device: the importer's next call of the function fails; "": none does any more.
+ */
+static void
+import_fail(const char *name, CUresult code)
+{
+	struct import_request request = {.op = IMPORT_FAIL, .value = code};
+
+	snprintf(request.name, sizeof(request.name), "%s", name);
+	MUST(import_call(&request).status);
+}
+
+static CUresult
+serve_open(const struct import_request *request, struct import_reply *reply)
+{
+	const unsigned flags = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
+
+	reply->addr = import_untouched;
+	return request->version == 1 ? cuIpcOpenMemHandle(&reply->addr, request->handle, flags)
+				     : cuIpcOpenMemHandle_v2(&reply->addr, request->handle, flags);
+}
+
+static CUresult
+serve_count_wrong(const struct import_request *request, struct import_reply *reply)
+{
+	const size_t n_words = request->n_bytes / sizeof(unsigned int);
+	unsigned int *words = malloc(request->n_bytes);
+	CUresult r = cuMemcpyDtoH_v2(words, request->addr, n_words * sizeof(*words));
+
+	reply->n_bytes = 0;
+	for (size_t i = 0; i < n_words && r == CUDA_SUCCESS; i++)
+		reply->n_bytes += words[i] != request->value;
+	free(words);
+	return r;
+}
+
+static CUresult
+serve_range(const struct import_request *request, struct import_reply *reply)
+{
+	CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+				       CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+				       CU_POINTER_ATTRIBUTE_BUFFER_ID};
+	void *values[] = {&reply->start, &reply->range_bytes, &reply->id};
+
+	cuPointerGetAttributes(3, names, values, request->addr);
+	return cuMemGetAddressRange_v2(&reply->addr, &reply->n_bytes, request->addr);
+}
+
+static CUresult
+serve_reset(void)
+{
+	CUcontext context;
+	CUresult r = cuDevicePrimaryCtxReset_v2(0);
+
+	if (r == CUDA_SUCCESS)
+		r = cuDevicePrimaryCtxRetain(&context, 0);
+	return r == CUDA_SUCCESS ? cuCtxSetCurrent(context) : r;
+}
+
+static CUresult
+serve_fail(const struct import_request *request)
+{
+	void (*fail)(const char *, unsigned, int);
+	void (*clear)(void);
+	void *addresses[] = {dlsym(RTLD_DEFAULT, "cusim_fail"),
+			     dlsym(RTLD_DEFAULT, "cusim_fail_clear")};
+
+	memcpy(&fail, &addresses[0], sizeof(fail));
+	memcpy(&clear, &addresses[1], sizeof(clear));
+	if (!fail || !clear)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (request->name[0])
+		fail(request->name, 1, (int)request->value);
+	else
+		clear();
+	return CUDA_SUCCESS;
+}
+
+/* The other process. */
+static int
+importer_main(int socket)
+{
+	struct import_request request;
+
+	victim_start();
+	while (recv(socket, &request, sizeof(request), MSG_WAITALL) == sizeof(request)) {
+		struct import_reply reply = {0};
+
+		switch (request.op) {
+		case IMPORT_OPEN:
+			reply.status = serve_open(&request, &reply);
+			break;
+		case IMPORT_CLOSE:
+			reply.status = cuIpcCloseMemHandle(request.addr);
+			break;
+		case IMPORT_COUNT_WRONG:
+			reply.status = serve_count_wrong(&request, &reply);
+			break;
+		case IMPORT_RANGE:
+			reply.status = serve_range(&request, &reply);
+			break;
+		case IMPORT_RESET:
+			reply.status = serve_reset();
+			break;
+		case IMPORT_FAIL:
+			reply.status = serve_fail(&request);
+			break;
+		}
+		if (send(socket, &reply, sizeof(reply), MSG_NOSIGNAL) != sizeof(reply))
+			return 1;
+	}
+	return victim_n_failed ? 1 : 0;
+}
