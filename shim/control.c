@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "shim/log.h"
+#include "shim/moved.h"
 #include "shim/proc.h"
 #include "shim/report.h"
 
@@ -81,7 +81,7 @@ open_folder(void)
 		return -errno;
 	if (is_new)
 		fchmod(fd, 0700); /* whatever the program's umask took away */
-	if (fstat(fd, &status) != 0 || status.st_uid != geteuid() || (status.st_mode & 022)) {
+	if (moved_fstat(fd, &status) != 0 || status.st_uid != geteuid() || (status.st_mode & 022)) {
 		close(fd);
 		return -EPERM;
 	}
@@ -141,7 +141,7 @@ map_file(int fd, struct control_block **ret_block)
 	void *at;
 	int r;
 
-	if (fchmod(fd, 0600) != 0 || fstat(fd, &status) != 0)
+	if (fchmod(fd, 0600) != 0 || moved_fstat(fd, &status) != 0)
 		return -errno;
 	r = take_room(fd, block_bytes());
 	if (r < 0)
@@ -181,7 +181,7 @@ own_pid_namespace(void)
 {
 	struct stat status;
 
-	return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+	return moved_stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
 static void
@@ -304,7 +304,7 @@ control_close(void)
 	folder_fd = open(file.folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (folder_fd < 0)
 		return;
-	if (fstatat(folder_fd, file.name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+	if (moved_fstatat(folder_fd, file.name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    status.st_dev == file.device && status.st_ino == file.inode)
 		unlinkat(folder_fd, file.name, 0);
 	close(folder_fd);

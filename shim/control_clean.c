@@ -8,11 +8,11 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "shim/control.h"
+#include "shim/moved.h"
 #include "shim/proc.h"
 
 enum {
@@ -118,7 +118,7 @@ look_at(struct kept *kept, const char *name, uint64_t pid_namespace, const char 
 	fd = openat(kept->folder_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return;
-	is_block = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+	is_block = moved_fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
 		   pread(fd, &header, sizeof(header), 0) == (ssize_t)sizeof(header) &&
 		   memcmp(header.magic, STATS_ABI_MAGIC, sizeof(header.magic)) == 0;
 	if (!is_block && S_ISREG(status.st_mode) && is_gone(pid, ticks))

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shim/init.h"
 #include "shim/log.h"
+#include "shim/moved.h"
 
 static pthread_mutex_t dump_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct report report; /* under dump_lock: too large for a stranger's stack */
@@ -24,7 +24,7 @@ static bool has_stderr;
 void
 dump_note_stderr(void)
 {
-	has_stderr = fstat(STDERR_FILENO, &stderr_at_start) == 0;
+	has_stderr = moved_fstat(STDERR_FILENO, &stderr_at_start) == 0;
 }
 
 static bool
@@ -32,7 +32,7 @@ stderr_is_the_same(void)
 {
 	struct stat now;
 
-	return has_stderr && fstat(STDERR_FILENO, &now) == 0 &&
+	return has_stderr && moved_fstat(STDERR_FILENO, &now) == 0 &&
 	       now.st_dev == stderr_at_start.st_dev && now.st_ino == stderr_at_start.st_ino;
 }
 
@@ -161,7 +161,7 @@ write_path(const char *pattern)
 	if (r < 0)
 		return r;
 	n_dumps++;
-	if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+	if (moved_stat(path, &there) == 0 && !S_ISREG(there.st_mode))
 		return write_in_place(path, wants_json(path));
 	return replace_file(path, wants_json(path));
 }

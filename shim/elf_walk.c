@@ -219,7 +219,7 @@ elf_object_named(const char *prefix, struct elf_object *ret_object)
 
 struct function_search {
 	const char *name;
-	unsigned int load_order;
+	unsigned int first_order;
 	unsigned int n_seen;
 	void *found;
 };
@@ -232,7 +232,7 @@ match_function(struct dl_phdr_info *info, size_t n_bytes, void *data)
 	struct elf_symbols symbols;
 
 	(void)n_bytes;
-	if (search->n_seen++ <= search->load_order)
+	if (search->n_seen++ < search->first_order)
 		return 0;
 	for (int i = 0; i < info->dlpi_phnum; i++)
 		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
@@ -243,9 +243,18 @@ match_function(struct dl_phdr_info *info, size_t n_bytes, void *data)
 }
 
 void *
+elf_find_first_function(const char *name)
+{
+	struct function_search search = {.name = name};
+
+	dl_iterate_phdr(match_function, &search);
+	return search.found;
+}
+
+void *
 elf_find_function_after(unsigned int load_order, const char *name)
 {
-	struct function_search search = {.name = name, .load_order = load_order};
+	struct function_search search = {.name = name, .first_order = load_order + 1};
 
 	dl_iterate_phdr(match_function, &search);
 	return search.found;

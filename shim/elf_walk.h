@@ -70,6 +70,12 @@ bool elf_object_at(const void *address, struct elf_object *ret_object);
 bool elf_object_named(const char *prefix, struct elf_object *ret_object);
 
 /*
+ * The first function `name` in the order of loading, which begins with the program. Takes
+ * the same lock. NULL: no object exports it.
+ */
+void *elf_find_first_function(const char *name);
+
+/*
  * The first function `name` exported by an object loaded after position `load_order`. Takes the
  * same lock. NULL: there is none.
  */

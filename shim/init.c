@@ -17,6 +17,7 @@
 #include "shim/hooks.h"
 #include "shim/log.h"
 #include "shim/missed.h"
+#include "shim/moved.h"
 #include "shim/signal.h"
 #include "shim/submit.h"
 
@@ -143,7 +144,7 @@ void
 init_on_cu_init(void)
 {
 	init_on_first_use();
-	pthread_once(&process->once, start);
+	moved()->pthread_once(&process->once, start);
 }
 
 void

@@ -1,29 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 #include "shim/signal.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "shim/dump.h"
 #include "shim/init.h"
 #include "shim/log.h"
+#include "shim/moved.h"
+#include "shim/wake.h"
 
-static sem_t n_requests;
+static struct wake requests;
 static atomic_int installed; /* the signal's number; 0: none */
 
 static void
 on_signal(int number)
 {
-	const int saved_errno = errno;
-
 	(void)number;
-	sem_post(&n_requests); /* async-signal-safe; harmless in a forked child, where nobody waits
-				*/
-	errno = saved_errno;
+	wake_post(&requests); /* harmless in a forked child, where nobody waits */
 }
 
 void
@@ -35,7 +32,6 @@ signal_install(int number)
 	if (sigaction(number, NULL, &before) != 0 || (before.sa_flags & SA_SIGINFO) ||
 	    (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN))
 		return;
-	sem_init(&n_requests, 0, 0);
 	sigemptyset(&action.sa_mask);
 	if (sigaction(number, &action, NULL) == 0)
 		atomic_store(&installed, number);
@@ -45,12 +41,9 @@ static void *
 help(void *arg)
 {
 	(void)arg;
+	prctl(PR_SET_NAME, "poolshim");
 	for (;;) {
-		if (sem_wait(&n_requests) != 0)
-			continue;
-		/* Signals that came together ask for one dump. */
-		while (sem_trywait(&n_requests) == 0)
-			;
+		wake_wait(&requests); /* signals that came together ask for one dump */
 		if (init_is_own_process())
 			dump_write(REPORT_SIGNAL);
 	}
@@ -70,13 +63,11 @@ signal_start_helper(void)
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
-	/* The new thread inherits the mask. */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&thread, &attr, help, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	/* The new thread inherits the mask; on Linux sigprocmask() is the calling thread's. */
+	sigprocmask(SIG_SETMASK, &all, &before);
+	r = moved()->pthread_create(&thread, &attr, help, NULL);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	if (r)
 		log_line(OPTION_LOG_WARN, "no thread for dumps on a signal: %s", strerror(r));
-	else
-		pthread_setname_np(thread, "poolshim");
 }

@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shim/moved.h"
+
 enum {
 	N_FIRST_SLOTS = 16,
 	N_MORE_SLOTS = 64,
@@ -112,7 +114,7 @@ static bool has_exit_key;
 static void
 make_exit_key(void)
 {
-	has_exit_key = pthread_key_create(&exit_key, give_slot) == 0;
+	has_exit_key = moved()->pthread_key_create(&exit_key, give_slot) == 0;
 }
 
 static struct submit_slot *
@@ -127,9 +129,9 @@ take_slot(void)
 		atomic_store(&submit_is_slotless, true);
 		return &submit_no_slot;
 	}
-	pthread_once(&once, make_exit_key);
+	moved()->pthread_once(&once, make_exit_key);
 	if (has_exit_key)
-		pthread_setspecific(exit_key, slot);
+		moved()->pthread_setspecific(exit_key, slot);
 	submit_own = slot;
 	return slot;
 }
