@@ -8,7 +8,8 @@
  * where to go: to the real function, or to our own answer in lookup.c, which gets the return
  * address as one argument more (the real functions do not look at it).
  *
- * Both targets return straight to the caller. Neither has arguments in vector registers.
+ * Both targets return straight to the caller. Neither has arguments in vector registers. Both begin
+ * with a landing pad where the process checks that (IBT): all its objects are built for it then.
  */
 	.text
 
@@ -34,7 +35,7 @@ dlsym:
 	popq	%rdi
 	.cfi_adjust_cfa_offset -8
 	movq	(%rsp), %rdx
-	notrack jmp *%rax
+	jmp	*%rax
 	.cfi_endproc
 	.size	dlsym, . - dlsym
 
@@ -60,8 +61,20 @@ dlvsym:
 	popq	%rdi
 	.cfi_adjust_cfa_offset -8
 	movq	(%rsp), %rcx
-	notrack jmp *%rax
+	jmp	*%rax
 	.cfi_endproc
 	.size	dlvsym, . - dlvsym
+
+/* The linker keeps the marks if all objects have them. */
+	.section .note.gnu.property, "a"
+	.p2align 3
+	.long	4			/* bytes of the name */
+	.long	16			/* bytes of what follows it */
+	.long	5			/* NT_GNU_PROPERTY_TYPE_0 */
+	.asciz	"GNU"
+	.long	0xc0000002		/* GNU_PROPERTY_X86_FEATURE_1_AND */
+	.long	4
+	.long	3			/* IBT, SHSTK */
+	.long	0
 
 	.section .note.GNU-stack, "", @progbits

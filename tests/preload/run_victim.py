@@ -34,13 +34,15 @@ def environment(args, is_shimmed, tmp):
     env["LD_PRELOAD"] = ":".join(p for p in preload if p)
     if not env["LD_PRELOAD"]:
         del env["LD_PRELOAD"]
+    elif args.emulator:
+        env["QEMU_SET_ENV"] = "LD_PRELOAD=" + env.pop("LD_PRELOAD")
     env.update(settings(args.env if is_shimmed else args.native_env, tmp))
     return env
 
 
 def run(args, is_shimmed):
     with tempfile.TemporaryDirectory() as tmp:
-        argv = [word.replace("{tmp}", tmp) for word in args.command]
+        argv = args.emulator.split() + [word.replace("{tmp}", tmp) for word in args.command]
         done = subprocess.run(argv, env=environment(args, is_shimmed, tmp), stdout=subprocess.PIPE,
                               text=True, errors="replace", timeout=args.timeout, check=False)
     return done.returncode, done.stdout
@@ -69,6 +71,8 @@ def main():
     parser.add_argument("--native-env", action="append", default=[])
     parser.add_argument("--first", default="", help="libraries to preload before the shim (sanitizers)")
     parser.add_argument("--last", type=pathlib.Path, default=pathlib.Path(), help="a library to preload after the shim")
+    parser.add_argument("--emulator", default="",
+                        help="the command that runs programs of another machine, qemu's user mode")
     parser.add_argument("--timeout", type=float, default=120)
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
