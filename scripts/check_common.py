@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What the static checks share: the files of the source tree, C without comments, reporting."""
+"""What the static checks share: the files of the source tree, C without comments, ELF, reporting."""
 
 import os
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -53,6 +54,14 @@ def table_rows(path, macro):
     """The first argument of each row macro(...) of a .def file, in order."""
     text = strip_comments(path.read_text(encoding="utf-8"))
     return re.findall(rf"^[ \t]*{macro}\([ \t]*(\w+)", text, re.M)
+
+
+def readelf(path, *options):
+    """What readelf prints of an ELF file or an archive."""
+    result = subprocess.run(
+        ["readelf", "--wide", *options, str(path)], check=True, text=True,
+        stdout=subprocess.PIPE, env={**os.environ, "LC_ALL": "C"})
+    return result.stdout
 
 
 class Report:

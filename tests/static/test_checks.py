@@ -4,9 +4,10 @@
 
 A check that finds nothing wrong is worth something only if it can fail.
 
-usage: test_checks.py SCRIPTS CC
+usage: test_checks.py SCRIPTS CC OPTION...: the compiler, and its options for landing pads
 """
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -109,32 +110,63 @@ PUBLIC int cuCtxSynchronize(void); WEAK_PUBLIC int cuCtxSynchronize(void) { retu
 PUBLIC int cuMemcpy(void); COPY int cuMemcpy(void) { return 0; }
 PUBLIC int cudaMalloc(void); PUBLIC int cudaMalloc(void) { return 0; }
 PUBLIC int poolshim_dump(void); PUBLIC int poolshim_dump(void) { return 0; }
-PUBLIC void *dlsym(void); PUBLIC void *dlsym(void) { return 0; }
-PUBLIC int dlclose(void); PUBLIC int dlclose(void) { return 0; }
-PUBLIC void *dlvsym(void); PUBLIC void *dlvsym(void) { return 0; }
 extern int getpid(void);
 int hidden(void); int hidden(void) { return getpid(); }
 """
+GOOD_LOOKUP = """
+#define PUBLIC __attribute__((visibility("default")))
+PUBLIC void *dlsym(void *handle, const char *name); void *dlsym(void *h, const char *n) { return h; }
+PUBLIC void *dlvsym(void); PUBLIC void *dlvsym(void) { return 0; }
+PUBLIC int dlclose(void); PUBLIC int dlclose(void) { return 0; }
+"""
+CONSTRUCTOR = "__attribute__((constructor)) static void f(void) { hidden(); }"
+DESTRUCTOR = CONSTRUCTOR.replace("constructor", "destructor")
+IFUNC = ("static int g(void) { return 1; } static void *pick(void) { return (void *)g; }"
+         "int f(void) __attribute__((ifunc(\"pick\"))); PUBLIC int (*x)(void) = f;")
 
-# what is planted, more C, compiler options, options of the check, what it must say
+# check, what is planted, more C, compiler options, options of the check, what it must say
 LIBRARY_CASES = [
-    ("a name that is in no table", "PUBLIC int extra(void); int extra(void) { return 0; }", [], [],
-     "extra is exported but is in no table"),
-    ("a row without an export", "", ["-DcudaMalloc=other"], [], "cudaMalloc is not exported"),
-    ("a function that submits and is not exported", "", ["-DNO_LAUNCH"], [],
+    ("exports", "a name that is in no table", "PUBLIC int extra(void); int extra(void) { return 0; }",
+     [], [], "extra is exported but is in no table"),
+    ("exports", "a row without an export", "", ["-DcudaMalloc=other"], [],
+     "cudaMalloc is not exported"),
+    ("exports", "a function that submits and is not exported", "", ["-DNO_LAUNCH"], [],
      "cuLaunch is not exported"),
-    ("a row without its body by hand", "", ["-DCOPY=WEAK_PUBLIC"], [],
+    ("exports", "a row without its body by hand", "", ["-DCOPY=WEAK_PUBLIC"], [],
      "cuMemcpy has a row in hooks.def but no body by hand"),
-    ("a body by hand without a row", "", ["-DLAUNCH=PUBLIC"], [],
+    ("exports", "a body by hand without a row", "", ["-DLAUNCH=PUBLIC"], [],
      "cuLaunch has a body by hand but no row in hooks.def"),
-    ("a constructor", "__attribute__((constructor)) static void f(void) { hidden(); }", [], [],
-     "constructors: 1"),
-    ("another library", "extern double cos(double); double g(double); "
+    ("exports", "a named version node", "", ["-Wl,--version-script=named.map"], [],
+     "under a named version"),
+    ("exports", "dlsym where none may be", "", [], ["--no-dlsym"], "dlsym is exported but"),
+    ("elf", "a constructor", CONSTRUCTOR, [], [], "lib.o: has a constructor (.init_array)"),
+    ("elf", "a constructor of an object that it was not shown", CONSTRUCTOR, ["HIDE"], [],
+     "constructors: 1 run at load time"),
+    ("elf", "a destructor", DESTRUCTOR, [], [], "lib.o: has a destructor"),
+    ("elf", "an indirect function", IFUNC, [], [], "indirect function"),
+    ("elf", "another library", "extern double cos(double); double g(double); "
      "PUBLIC double g(double x) { return cos(x); }", ["-Wl,--no-as-needed", "-lm"], [],
      "needs libm.so.6 libc.so.6"),
-    ("a named version node", "", ["-Wl,--version-script=named.map"], [], "under a named version"),
-    ("a glibc that is too new", "", [], ["--glibc", "2.0"], "2.0 is the newest allowed"),
-    ("dlsym where none may be", "", [], ["--no-dlsym"], "dlsym is exported but"),
+    ("elf", "a named version node", "", ["-Wl,--version-script=named.map"], [],
+     "defines a named version node"),
+    ("elf", "a stack for code", "", ["-Wl,-z,execstack"], [], "a stack that can be executed"),
+    ("elf", "a private function of glibc", "void __call_tls_dtors(void); "
+     "void x(void) { __call_tls_dtors(); }", [], [], "needs __call_tls_dtors@GLIBC_PRIVATE"),
+    ("elf", "a function that is nowhere", "int gone(void); int x(void) { return gone(); }", [], [],
+     "needs gone, which libc does not have"),
+    ("elf", "a function that moved between versions",
+     "int pthread_once(void); PUBLIC int x(void) { return pthread_once(); }", [], [],
+     "needs pthread_once@GLIBC_2.34; the README says"),
+    ("elf", "a call of dlsym by name", "void *dlsym(void *, char *); "
+     'PUBLIC void *x(void) { return dlsym(0, "x"); }', [], [], "lib.o: refers to dlsym by name"),
+    ("elf", "a call of dlopen by name", "void *dlopen(char *, int); "
+     'PUBLIC void *x(void) { return dlopen("x", 1); }', [], [], "lib.o: refers to dlopen by name"),
+    ("elf", "a README that promises too much", "", ["-DGLIBC=2.0"], [], "the README says 2.0"),
+    ("elf", "a README that promises too little", "", ["-DGLIBC=2.99"], [], "the README says 2.99"),
+    ("elf", "a README that does not say", "", ["-DGLIBC="], [], "0 times, not once"),
+    ("elf", "a function without a landing pad", "", ["NO_PADS"], [],
+     "cuInit does not begin with a landing pad"),
+    ("elf", "assembly without its mark", "", ["ASSEMBLY"], [], "asm.S.o: has no"),
 ]
 
 
@@ -200,29 +232,68 @@ def test_trees(tap, scripts):
         tap.test(status == 1, "text: an empty tree does not pass", output)
 
 
+def machine_of(path):
+    result = subprocess.run(["readelf", "-h", str(path)], check=True, stdout=subprocess.PIPE,
+                            text=True, env={**os.environ, "LC_ALL": "C"})
+    return "aarch64" if "AArch64" in result.stdout else "x86_64"
+
+
+# The oldest glibc of a machine, and what takes the landing pads away.
+OLDEST_GLIBC = {"aarch64": "2.17", "x86_64": "2.2.5"}
+NO_PADS = {"aarch64": "-mbranch-protection=none", "x86_64": "-fcf-protection=none"}
+
+
+def run_compiler(folder, compiler, *args):
+    subprocess.run([*compiler, *args], cwd=folder, check=True, stdin=subprocess.DEVNULL)
+
+
+def compile_object(folder, compiler, source, options):
+    name = source.replace(".c", ".o").replace(".S", ".S.o")
+    run_compiler(folder, compiler, "-c", "-fPIC", "-O1", "-fvisibility=hidden", "-fno-builtin",
+                 "-w", "-o", name, source, *options)
+    return folder / name
+
+
 def build_library(folder, compiler, code, options):
-    (folder / "lib.c").write_text(GOOD_LIBRARY + code, encoding="utf-8")
-    (folder / "named.map").write_text("NODE_1 { global: cuInit; };\n", encoding="utf-8")
-    library = folder / "lib.so"
-    subprocess.run(
-        [*compiler, "-shared", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-w", "-o",
-         library.name, "lib.c", *options], cwd=folder, check=True, stdin=subprocess.DEVNULL)
-    return library
+    """Returns the library and its objects; README.md states the glibc of its machine.
+
+    Words in capitals are no options of the compiler: they say what else is to be wrong.
+    """
+    words = {option for option in options if not option.startswith("-")}
+    linking = [option for option in options if option.startswith(("-Wl", "-l"))]
+    compiling = [option for option in options if option not in linking and option not in words]
+    sources = {"lookup.c": GOOD_LOOKUP, "lib.c": GOOD_LIBRARY + code}
+    if "ASSEMBLY" in words:
+        sources["asm.S"] = '.section .note.GNU-stack,"",%progbits\n'
+    write_tree(folder, {**sources, "named.map": "NODE_1 { global: cuInit; };\n"})
+    machine = machine_of(compile_object(folder, compiler, "lookup.c", []))
+    if "NO_PADS" in words:
+        compiling.append(NO_PADS[machine])
+    objects = [compile_object(folder, compiler, source, compiling) for source in sources]
+    run_compiler(folder, compiler, "-shared", "-o", "lib.so",
+                 *[path.name for path in objects], *linking)
+    stated = [option[8:] for option in options if option.startswith("-DGLIBC=")]
+    glibc = stated[0] if stated else OLDEST_GLIBC[machine]
+    write_tree(folder, {"README.md": f"Needs glibc {glibc} or newer.\n"})
+    return folder / "lib.so", objects[:1] if "HIDE" in words else objects
+
+
+def run_library_check(scripts, compiler, check, code, options, check_options):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write_tree(folder, GOOD_TREE)
+        library, objects = build_library(folder, compiler, code, options)
+        files = [library, *(objects if check == "elf" else [])]
+        return run_check(scripts, check, "--root", folder, *check_options, *files)
 
 
 def test_libraries(tap, scripts, compiler):
-    cases = [("", "", [], [], "")] + LIBRARY_CASES
-    for planted, code, options, check_options, wanted in cases:
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            write_tree(folder, GOOD_TREE)
-            library = build_library(folder, compiler, code, options)
-            status, output = run_check(scripts, "exports", "--root", folder, *check_options,
-                                       library)
-        if planted:
-            tap.test(status == 1 and wanted in output, f"exports: finds {planted}", output)
-        else:
-            tap.test(status == 0, "exports: a library with nothing wrong passes", output)
+    for check in ("exports", "elf"):
+        status, output = run_library_check(scripts, compiler, check, "", [], [])
+        tap.test(status == 0, f"{check}: a library with nothing wrong passes", output)
+    for check, planted, code, options, check_options, wanted in LIBRARY_CASES:
+        status, output = run_library_check(scripts, compiler, check, code, options, check_options)
+        tap.test(status == 1 and wanted in output, f"{check}: finds {planted}", output)
 
 
 def test_tables(tap, scripts, compiler):
@@ -230,7 +301,7 @@ def test_tables(tap, scripts, compiler):
         with tempfile.TemporaryDirectory() as folder_name:
             folder = pathlib.Path(folder_name)
             write_tree(folder, {**GOOD_TREE, name: text})
-            library = build_library(folder, compiler, "", [])
+            library, _ = build_library(folder, compiler, "", [])
             status, output = run_check(scripts, "exports", "--root", folder, library)
             tap.test(status == 1 and wanted in output, f"exports: finds {planted}", output)
 
