@@ -173,11 +173,13 @@ def test_a_slow_body_is_found_and_a_fast_one_passes(session):
 def test_callers_must_be_named_and_never_the_driver(session):
     caller = {"object": "libcublas.so.13", "used_bytes": 1, "peak_bytes": 2, "count": 3}
     wrong = {**caller, "object": "libcuda.so.1"}
-    part_account.check_callers(session, "good", {"devices": [{"callers": [caller]}]}, [["libcublas"]])
+    part_account.check_callers(session, "good", {"devices": [{"callers": [caller], "used_bytes": 1}]}, [["libcublas"]])
     assert not failed(session), failed(session)
-    part_account.check_callers(session, "bad", {"devices": [{"callers": [wrong]}]}, [["libcublas"]])
+    part_account.check_callers(session, "bad", {"devices": [{"callers": [wrong], "used_bytes": 1}]}, [["libcublas"]])
     part_account.check_callers(session, "none", None, [["libcublas"]])
     assert len(failed(session)) == 4, failed(session)
+    part_account.check_callers(session, "sum", {"devices": [{"callers": [caller], "used_bytes": 3}]}, [["libcublas"]])
+    assert failed(session)[4:] == ["sum: the callers' bytes add up"], failed(session)
     assert session.records["callers"]["good"] == [caller], "what was named is recorded"
 
 

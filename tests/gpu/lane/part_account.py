@@ -25,16 +25,33 @@ PYTHON = {
     "jax": (lambda: has_module("jax"), ["account_workloads.py", "jax"], [["xla", "jax"]]),
 }
 
-# Parts of the system that never ask for memory of their own accord.
-NEVER = ("libcuda.so", "libpoolshim", "libc.so", "ld-linux")
+# Parts of the system that never ask for memory of their own accord. What the driver takes for itself is "[driver]".
+NEVER = ("libcuda.so", "libcudart", "libpoolshim", "libc.so", "ld-linux")
+
+
+def places_of(dump):
+    """The devices and the host of a dump."""
+    return [*(dump or {}).get("devices", []), (dump or {}).get("host", {})]
 
 
 def callers_of(dump):
-    """All callers of a dump: those of each device, of pinned memory and of the process."""
-    found = list((dump or {}).get("callers", []))
-    for device in (dump or {}).get("devices", []):
-        found += device.get("callers", [])
-    return found + (dump or {}).get("host", {}).get("callers", [])
+    return [caller for place in places_of(dump) for caller in place.get("callers", [])]
+
+
+def is_sound(caller):
+    return (caller["count"] + caller.get("external_count", 0) > 0 and caller["peak_bytes"] >= caller["used_bytes"]
+            and caller.get("peak_external_bytes", 0) >= caller.get("external_bytes", 0))
+
+
+def check_sums(session, name, dump):
+    """What the callers have adds up to what the place has."""
+    wrong = []
+    for place in places_of(dump):
+        for member in ("used_bytes", "external_bytes"):
+            total = sum(caller.get(member, 0) for caller in place.get("callers", []))
+            if total != place.get(member, 0):
+                wrong.append(f"{member}: {total} of {place.get(member)}")
+    session.check(f"{name}: the callers' bytes add up", not wrong, "; ".join(wrong))
 
 
 def check_callers(session, name, dump, groups):
@@ -45,9 +62,10 @@ def check_callers(session, name, dump, groups):
         session.check(f"{name}: {' or '.join(parts)} is named as a caller",
                       any(part in n for part in parts for n in names), " ".join(names) or "no callers")
     wrong = [n for n in names if n.startswith(NEVER)]
-    session.check(f"{name}: no caller is the driver, the shim or libc", found and not wrong, " ".join(wrong))
+    session.check(f"{name}: no caller is a runtime, the driver, the shim or libc", found and not wrong, " ".join(wrong))
     session.check(f"{name}: each caller has asked and its peak covers what it holds",
-                  all(c["count"] > 0 and c["peak_bytes"] >= c["used_bytes"] for c in found), f"{len(found)} callers")
+                  all(is_sound(caller) for caller in found), f"{len(found)} callers")
+    check_sums(session, name, dump)
 
 
 def check_mode(session, name, dump):
