@@ -21,7 +21,7 @@ from lane.programs import build  # noqa: E402
 from lane.session import Session  # noqa: E402
 
 # In this order: what is timed first, while the machine is still quiet.
-PARTS = ("launch", "times", "frameworks", "correctness", "account", "life", "control", "external", "beside",
+PARTS = ("launch", "times", "frameworks", "correctness", "account", "life", "control", "victims", "external", "beside",
          "routes", "coverage")
 # Parts that use programs of other parts.
 USES = {"account": ("times",)}
