@@ -9,10 +9,13 @@
 #include "shim/hooks.h"
 #include "shim/submit.h"
 
-/* A function that was found needs no hooks_ready(): that has run, or is about to answer the same.
+/*
+ * Has the driver this function? One that was found needs no hooks_ready(): that has run, or is
+ * running and finds the same. relaxed: the function is code, and was there before its address.
  */
+#define DRIVERS(symbol) __atomic_load_n(&real.symbol, __ATOMIC_RELAXED)
 #define IS_HERE(symbol) \
-	(__builtin_expect(real.symbol != NULL, 1) || (hooks_ready(), real.symbol != NULL))
+	(__builtin_expect(DRIVERS(symbol) != NULL, 1) || (hooks_ready(), DRIVERS(symbol) != NULL))
 
 #define BEGIN_STREAM(stream, stream0) submit_begin(submit_word((stream), HOOK_STREAM0_##stream0))
 #define BEGIN_PARAM BEGIN_STREAM
@@ -48,7 +51,7 @@
 		if (!IS_HERE(symbol)) \
 			return CUDA_ERROR_NOT_FOUND; \
 		BEGIN_##place(stream, stream0); \
-		r = real.symbol arguments; \
+		r = DRIVERS(symbol) arguments; \
 		END_##place(stream, stream0); \
 		return r; \
 	}
@@ -65,7 +68,7 @@
 \
 		if (!IS_HERE(symbol)) \
 			return CUDA_ERROR_NOT_FOUND; \
-		r = real.symbol arguments; \
+		r = DRIVERS(symbol) arguments; \
 		if (r == CUDA_SUCCESS) \
 			submit_count_synchronisation(DONE_##place(stream, stream0)); \
 		return r; \

@@ -10,6 +10,7 @@
 #include "shim/coverage.h"
 #include "shim/elf_walk.h"
 #include "shim/init.h"
+#include "shim/linked.h"
 #include "shim/lookup.h"
 
 /*
@@ -153,6 +154,12 @@ driver_exports(const char *name)
 	       elf_find_function(&symbols, name);
 }
 
+bool
+hooks_is_unknown(const char *name)
+{
+	return hooks_is_driver_name(name) && !find_row(name) && driver_exports(name);
+}
+
 ELF_WALK_EARLY void
 hooks_note_name(const char *name)
 {
@@ -288,6 +295,7 @@ hooks_resolve(void)
 	/* release: the map's own fields are the loader's, who has just entered it into its list */
 	atomic_store_explicit(&driver_map, map, memory_order_release);
 	coverage_settle_asked(driver_exports);
+	linked_scan();
 	/* release: `real` and its table, for the acquires in hooks_ready() and hook_by_real() */
 	atomic_store_explicit(&hooks_state, is_complete ? HOOKS_COMPLETE : HOOKS_INCOMPLETE,
 			      memory_order_release);

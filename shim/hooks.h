@@ -133,6 +133,9 @@ hooks_is_driver_name(const char *name)
 	return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
+/* Does libcuda export this driver function, and no row know it? */
+bool hooks_is_unknown(const char *name);
+
 /*
  * A name that is asked of dlsym and not hooked: noted (coverage.h) if it looks like a driver
  * function, libcuda exports it, and no row knows it. Calls no libc function.

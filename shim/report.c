@@ -9,6 +9,7 @@
 
 #include "shim/callers.h"
 #include "shim/context.h"
+#include "shim/linked.h"
 #include "shim/log.h"
 
 const char *
@@ -191,6 +192,7 @@ report_gather(struct report *report, enum report_reason reason)
 {
 	report->reason = reason;
 	describe_process(report);
+	linked_scan(); /* objects may have been loaded since */
 	coverage_get(&report->coverage);
 	explain_order(report);
 	missed_find(&report->missed, coverage_has_route());

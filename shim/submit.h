@@ -77,10 +77,13 @@ struct submit_slot {
 	struct submit_stream others[SUBMIT_N_KINDS]; /* by kind: what streams[] had no place for */
 };
 
+/* Two hundred bodies have it: left to itself the compiler makes calls of it. */
+#define SUBMIT_INLINE static inline __attribute__((always_inline))
+
 /* Never NULL: a thread without a slot of its own has one that nobody looks at. */
 extern __thread struct submit_slot *submit_own __attribute__((tls_model("initial-exec")));
 
-static inline uintptr_t
+SUBMIT_INLINE uintptr_t
 submit_word(CUstream stream, enum hook_stream0 stream0)
 {
 	return (uintptr_t)stream << SUBMIT_KIND_BITS |
@@ -91,7 +94,7 @@ submit_word(CUstream stream, enum hook_stream0 stream0)
 void submit_begin_slow(uintptr_t word);
 void submit_end_nested(struct submit_slot *slot);
 
-static inline void
+SUBMIT_INLINE void
 submit_begin(uintptr_t word)
 {
 	struct submit_slot *slot = submit_own;
@@ -112,7 +115,7 @@ submit_begin(uintptr_t word)
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-static inline void
+SUBMIT_INLINE void
 submit_end_uncounted(struct submit_slot *slot)
 {
 	if (__builtin_expect(atomic_load_explicit(&slot->n_outer, memory_order_relaxed) != 0, 0))
@@ -122,7 +125,7 @@ submit_end_uncounted(struct submit_slot *slot)
 		atomic_store_explicit(&slot->announced, SUBMIT_NOTHING, memory_order_release);
 }
 
-static inline void
+SUBMIT_INLINE void
 submit_end(void)
 {
 	struct submit_slot *slot = submit_own;
@@ -151,7 +154,7 @@ submit_end(void)
  */
 void submit_count(uintptr_t word);
 
-static inline void
+SUBMIT_INLINE void
 submit_end_many(void)
 {
 	submit_end_uncounted(submit_own);

@@ -3,9 +3,9 @@
  * A function or a table of the driver's that no table of the shim's knows is handed out untouched,
  * named in the dump, and puts coverage in doubt. What is known, or not the driver's, does not.
  *
- * usage: victim_unknown WAY DUMP.json    under the shim, on the software device
+ * usage: victim_unknown WAY DUMP.json [PLUGIN]    under the shim, on the software device
  *   WAY  known, foreign, dlsym, early (before anything else is looked up), next, dlvsym, proc,
- *        table, recorded_table
+ *        table, recorded_table, linked (by PLUGIN, which is loaded late)
  */
 #include <unistd.h>
 
@@ -96,10 +96,25 @@ ask_for_table(unsigned char first)
 	EXPECT(table, "no table came");
 }
 
+static const char *plugin_path;
+
+static void
+load_plugin(void)
+{
+	void *plugin = dlopen(plugin_path, RTLD_NOW | RTLD_LOCAL);
+	call_nothing *call = NULL;
+
+	if (plugin)
+		*(void **)&call = dlsym(plugin, "plugin_call");
+	EXPECT(call && call() == CUDA_ERROR_NOT_SUPPORTED, "the plug-in does not work");
+}
+
 static void
 go(const char *way)
 {
-	if (!strcmp(way, "known"))
+	if (!strcmp(way, "linked"))
+		load_plugin();
+	else if (!strcmp(way, "known"))
 		ask_for_the_known();
 	else if (!strcmp(way, "foreign"))
 		ask_for_what_is_not_the_drivers();
@@ -140,9 +155,10 @@ main(int argc, char **argv)
 	struct poolshim_api api;
 	char *text;
 
-	if (argc != 3)
+	if (argc != 3 && argc != 4)
 		return 2;
 	victim_dump_path = argv[2];
+	plugin_path = argv[3];
 	if (!strcmp(argv[1], "early"))
 		go(argv[1]);
 	victim_start();
