@@ -154,6 +154,12 @@ driver_exports(const char *name)
 	       elf_find_function(&symbols, name);
 }
 
+ELF_WALK_EARLY bool
+hooks_is_driver_name(const char *name)
+{
+	return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
 bool
 hooks_is_unknown(const char *name)
 {

@@ -126,12 +126,9 @@ const struct hook *hook_by_symbol(const char *name);
  */
 const struct hook *hook_by_real(const void *real_ptr, const char *name, enum hook_stream0 stream0);
 
-/* Is this the form of a driver function's name? Not cudaMalloc, nor cublasCreate. */
-static inline bool
-hooks_is_driver_name(const char *name)
-{
-	return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
-}
+/* Is this the form of a driver function's name? Not cudaMalloc, nor cublasCreate. Calls no libc
+ * function. */
+bool hooks_is_driver_name(const char *name);
 
 /* Does libcuda export this driver function, and no row know it? */
 bool hooks_is_unknown(const char *name);
