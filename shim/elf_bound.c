@@ -149,7 +149,8 @@ elf_references_init(struct elf_references *references, const struct elf_image *i
 	return references->symbols && references->strings;
 }
 
-static bool
+/* Without sanitizers: a reference may lie in what they keep for themselves. */
+ELF_WALK_EARLY static bool
 read_row(const struct elf_references *references, const ElfW(Rela) * row, const char **ret_name,
 	 uintptr_t *ret_target)
 {
