@@ -2,8 +2,8 @@
 /*
  * Stand-ins for libcuda that no driver is: one whose names have a version, and one so old that a
  * required function is missing (ROUTE_TINY). Every function succeeds and does nothing, but for
- * cuGetProcAddress_v2, which knows two names: cuInit, and cuMemAlloc with a body of its own that no
- * exported name leads to.
+ * cuGetProcAddress_v2, which knows three names: cuInit, cuMemAlloc with a body of its own that no
+ * exported name leads to, and cuMemFreeAsync with one body for both meanings of stream 0.
  */
 #include <string.h>
 
@@ -34,6 +34,7 @@ int cuStreamDestroy_v2(void) __attribute__((alias("cuStreamDestroy")));
 int cuMemFreeAsync_ptsz(void) __attribute__((alias("cuMemFreeAsync")));
 
 int cuInit(void);
+int cuMemFreeAsync(void);
 int cuGetProcAddress_v2(const char *name, void **pfn, int version, unsigned long long flags,
 			int *status);
 
@@ -53,6 +54,8 @@ cuGetProcAddress_v2(const char *name, void **pfn, int version, unsigned long lon
 		*pfn = (void *)cuInit;
 	else if (!strcmp(name, "cuMemAlloc"))
 		*pfn = (void *)alloc_from_nowhere;
+	else if (!strcmp(name, "cuMemFreeAsync"))
+		*pfn = (void *)cuMemFreeAsync;
 	return *pfn ? 0 : 500;
 }
 

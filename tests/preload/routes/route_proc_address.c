@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * cuGetProcAddress in both arities: route_proc_address REQUESTS, a recording of what a real runtime
- * asks (name, version, flags). Every answer must be the driver's own answer, or its hook.
+ * asks (name, version, flags). Every answer must be the driver's own answer, or the hook of that
+ * very function: a body with per-thread streams for flags 2, and never for others.
  */
 #include "route.h"
 
@@ -33,6 +34,8 @@ enum {
 
 static struct elf_symbols driver_symbols, shim_symbols;
 static proc_address_v2_fn *ask, *driver_ask;
+static proc_address_fn *ask_v1, *driver_ask_v1;
+static int n_hooks_given;
 
 static struct elf_symbols
 symbols_of(const char *path)
@@ -65,16 +68,69 @@ is_right_swap(void *got, void *real)
 	return !is_hooked && got == real;
 }
 
+static bool
+ends_with(const char *text, const char *suffix)
+{
+	const size_t n = strlen(text), n_suffix = strlen(suffix);
+
+	return n >= n_suffix && !strcmp(text + n - n_suffix, suffix);
+}
+
+static bool
+is_row(const char *symbol, const char *suffix)
+{
+	char name[MAX_NAME];
+
+	snprintf(name, sizeof(name), "%s%s", symbol, suffix);
+	for (int i = 0; i < N_HOOKED; i++)
+		if (!strcmp(hooked[i], name))
+			return true;
+	return false;
+}
+
+/* By its name alone: is this a wrapper that flags may get? */
+static bool
+fits_flags(void *wrapper, unsigned long long flags)
+{
+	bool is_per_thread;
+	Dl_info info;
+
+	if (!dladdr(wrapper, &info) || !info.dli_sname)
+		return false;
+	is_per_thread = ends_with(info.dli_sname, "_ptsz") || ends_with(info.dli_sname, "_ptds");
+	if (flags != PER_THREAD)
+		return !is_per_thread;
+	return is_per_thread ||
+	       (!is_row(info.dli_sname, "_ptsz") && !is_row(info.dli_sname, "_ptds"));
+}
+
+/* A request to the function with four arguments: the same answer. */
+static bool
+is_answered_v1(const char *name, int version, unsigned long long flags, void *want)
+{
+	void *got = (void *)1, *real = (void *)1;
+	int r = ask_v1(name, &got, version, flags),
+	    real_r = driver_ask_v1(name, &real, version, flags);
+
+	return r == real_r && is_right_swap(got, real) && (r || got == want);
+}
+
 /* One request, to the program's function and to the driver's. */
 static bool
 is_answered(const char *name, int version, unsigned long long flags)
 {
+	const bool is_for_itself = !strcmp(name, "cuGetProcAddress");
 	void *got = (void *)1, *real = (void *)1;
 	int status = -1, real_status = -1;
 	int r = ask(name, &got, version, flags, &status);
 	int real_r = driver_ask(name, &real, version, flags, &real_status);
 
+	bool is_hook = !r && got && route_is_hooking() && route_is_in(got, "libpoolshim");
+
+	n_hooks_given += is_hook;
 	if (r == real_r && status == real_status && is_right_swap(got, real) &&
+	    (!is_hook || fits_flags(got, flags)) &&
+	    (is_for_itself || is_answered_v1(name, version, flags, got)) &&
 	    ask(name, &got, version, flags, NULL) == r && is_right_swap(got, real))
 		return true;
 	printf("# %s version %d flags %llu: %d in %s, driver: %d in %s\n", name, version, flags, r,
@@ -86,7 +142,7 @@ static void
 check_recording(const char *path)
 {
 	FILE *file = fopen(path, "r");
-	int n_requests = 0, n_wrong = 0, version;
+	int n_requests = 0, n_per_thread = 0, n_wrong = 0, version;
 	char line[256], name[MAX_NAME];
 	unsigned long long flags;
 
@@ -101,11 +157,14 @@ check_recording(const char *path)
 			name[0] = '\0'; /* the runtime's probe */
 		}
 		n_requests++;
+		n_per_thread += flags == PER_THREAD;
 		n_wrong += !is_answered(name, version, flags);
 	}
 	fclose(file);
-	route_check(n_requests > 400, "%d requests were recorded", n_requests);
+	route_check(n_requests > 400 && n_per_thread > 50,
+		    "%d requests were recorded, %d with flags 2", n_requests, n_per_thread);
 	route_check(!n_wrong, "%d of them are answered wrongly", n_wrong);
+	route_check(!n_hooks_given == !route_is_hooking(), "%d of them get a hook", n_hooks_given);
 }
 
 static void
@@ -201,14 +260,17 @@ main(int argc, char **argv)
 	ask = (proc_address_v2_fn *)dlsym(libcuda, "cuGetProcAddress_v2");
 	driver_ask =
 		(proc_address_v2_fn *)elf_find_function(&driver_symbols, "cuGetProcAddress_v2");
-	if (!ask || !driver_ask) {
-		route_check(false, "cuGetProcAddress_v2 is there");
+	ask_v1 = (proc_address_fn *)dlsym(libcuda, "cuGetProcAddress");
+	driver_ask_v1 = (proc_address_fn *)elf_find_function(&driver_symbols, "cuGetProcAddress");
+	if (!ask || !driver_ask || !ask_v1 || !driver_ask_v1) {
+		route_check(false, "both forms of cuGetProcAddress are there");
 		return route_end();
 	}
 	check_odd_arguments();
 	check_self();
 	check_streams();
 	check_every_row();
+	n_hooks_given = 0;
 	check_recording(argv[1]);
 	return route_end();
 }
