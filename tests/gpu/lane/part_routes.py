@@ -14,7 +14,7 @@ CELLS = "tests/preload/routes/cells"
 KINDS = ("device", "pinned", "async", "pitch", "managed", "vmm", "array", "info")
 RUN_LIMIT_S = 30  # of each of the three runs of a route
 
-COMMON = (f"{CELLS}/cell.c", f"{CELLS}/cell_pointers.c")
+COMMON = (f"{CELLS}/cell.c", f"{CELLS}/cell_pointers.c", f"{CELLS}/cell_prove.c")
 DL = ("-ldl", "-lpthread")
 SHARED = ("-lcudart", *DL)
 STATIC = ("-lcudart_static", "-ldl", "-lrt", "-lpthread")

@@ -104,7 +104,7 @@ cell_version_for(int version, unsigned long long flags)
 }
 
 /*
- * Does each pointer that hooks.def has a row for lead to that very wrapper? A proof for each of
+ * Does each pointer that the shim has a hook for lead to that very wrapper? A proof for each of
  * them. wants_per_thread: the route asked for the bodies whose stream 0 is the thread's.
  */
 void cell_prove_pointers(const struct cell_driver *driver, bool wants_per_thread);

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The driver's functions as pointers: how a look-up fills them, whether they lead to the shim's
- * wrappers, and the cells' operations over them.
+ * The driver's functions as pointers: how a look-up fills them, and the cells' operations over
+ * them.
  */
 #include "tests/preload/routes/cells/cell.h"
 
-#include <dlfcn.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 static const struct row {
-	const char *symbol, *query, *kind;
+	const char *symbol, *query;
 	int version;
 	size_t offset;
 } rows[] = {
 #define CELL_DRIVER(symbol, query, version, kind) \
-	{#symbol, query, #kind, version, offsetof(struct cell_driver, symbol)},
+	{#symbol, query, version, offsetof(struct cell_driver, symbol)},
 #include "tests/preload/routes/cells/cell_driver.def"
 #undef CELL_DRIVER
 };
@@ -25,21 +23,6 @@ enum {
 	N_ROWS = sizeof(rows) / sizeof(rows[0]),
 };
 
-static const char *const hooked[] = {
-#define HOOK(symbol, query, stream0, need) #symbol,
-#include "shim/hooks.def"
-#undef HOOK
-};
-
-static bool
-is_hooked(const char *symbol)
-{
-	for (size_t i = 0; i < sizeof(hooked) / sizeof(hooked[0]); i++)
-		if (!strcmp(hooked[i], symbol))
-			return true;
-	return false;
-}
-
 void
 cell_fill_driver(struct cell_driver *driver, cell_find_fn *find)
 {
@@ -47,41 +30,6 @@ cell_fill_driver(struct cell_driver *driver, cell_find_fn *find)
 		void *found = find(rows[i].symbol, rows[i].query, rows[i].version);
 
 		memcpy((char *)driver + rows[i].offset, &found, sizeof(found));
-	}
-}
-
-/* The wrapper that this route owes for a row; "" for one that is not hooked. */
-static void
-wanted_wrapper(const struct row *row, bool wants_per_thread, char *name, size_t n_bytes)
-{
-	snprintf(name, n_bytes, "%s_ptsz", row->symbol);
-	if (wants_per_thread && is_hooked(name))
-		return;
-	snprintf(name, n_bytes, "%s", is_hooked(row->symbol) ? row->symbol : "");
-}
-
-void
-cell_prove_pointers(const struct cell_driver *driver, bool wants_per_thread)
-{
-	if (!dlsym(RTLD_DEFAULT, "poolshim_used_bytes"))
-		return;
-	for (size_t i = 0; i < N_ROWS; i++) {
-		const char *object = "nothing", *symbol = "nothing";
-		char wanted[128];
-		Dl_info info;
-		void *found;
-
-		memcpy(&found, (const char *)driver + rows[i].offset, sizeof(found));
-		wanted_wrapper(&rows[i], wants_per_thread, wanted, sizeof(wanted));
-		if (!found || !wanted[0])
-			continue;
-		if (dladdr(found, &info)) {
-			object = info.dli_fname;
-			symbol = info.dli_sname ? info.dli_sname : "no name";
-		}
-		printf("proof %s %s %s is %s in %s\n", rows[i].kind,
-		       strstr(object, "libpoolshim") && !strcmp(symbol, wanted) ? "yes" : "no",
-		       rows[i].symbol, symbol, object);
 	}
 }
 
