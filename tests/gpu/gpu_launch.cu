@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cost of a launch: an empty kernel, in batches that do not fill the queue, each followed by a
- * synchronise that is not timed. By the runtime's launch and by cuLaunchKernel, batch by batch in
- * turns. Prints the median of the batches' means.
+ * The cost of a launch: an empty kernel, in short batches that do not fill the queue, each followed
+ * by a synchronise that is not timed, as the first launches behind it are not; by the runtime's
+ * launch and by cuLaunchKernel, batch by batch in turns.
  *
- * Before the loop memory is taken and given back, so that under the shim the pool is at work.
+ * For each line on stdin one turn: a batch of each that is not timed, since the core may have
+ * served somebody else, then the timed ones. Prints "TURN RUNTIME DRIVER", the median of the
+ * batches' means in ns a launch; at the end of stdin how many launches and synchronises there were.
+ *
+ * Before the first turn memory is taken and given back, so that under the shim the pool is at work.
  */
 #include <cuda.h>
 
 #include "gpu_common.cuh"
 #include "gpu_pin.h"
 
-enum { N_BATCHES = 300, N_WARM = 40, N_LAUNCHES = 200 };
+enum { N_BATCHES = 6, N_UNTIMED = 8, N_LAUNCHES = 24 };
+
+static unsigned long n_launches, n_synchronises;
 
 static __global__ void
 empty()
@@ -31,38 +37,68 @@ use_memory()
 }
 
 static double
+finish(cudaStream_t stream, double batch_ns)
+{
+	MUST(cudaStreamSynchronize(stream));
+	n_launches += N_UNTIMED + N_LAUNCHES;
+	n_synchronises++;
+	return batch_ns / N_LAUNCHES;
+}
+
+static double
 runtime_batch(cudaStream_t stream)
 {
-	const double start_ns = now_ns();
+	double start_ns = 0;
 
-	for (int i = 0; i < N_LAUNCHES; i++)
+	for (int i = -N_UNTIMED; i < N_LAUNCHES; i++) {
+		if (i == 0)
+			start_ns = now_ns();
 		empty<<<1, 1, 0, stream>>>();
+	}
 	const double end_ns = now_ns();
 	MUST(cudaGetLastError());
-	MUST(cudaStreamSynchronize(stream));
-	return (end_ns - start_ns) / N_LAUNCHES;
+	return finish(stream, end_ns - start_ns);
 }
 
 static double
 driver_batch(CUfunction function, cudaStream_t stream)
 {
+	double start_ns = 0;
 	int n_failed = 0;
-	const double start_ns = now_ns();
 
-	for (int i = 0; i < N_LAUNCHES; i++)
+	for (int i = -N_UNTIMED; i < N_LAUNCHES; i++) {
+		if (i == 0)
+			start_ns = now_ns();
 		n_failed += cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL) !=
 			    CUDA_SUCCESS;
+	}
 	const double end_ns = now_ns();
 	if (n_failed)
 		exit(1);
-	MUST(cudaStreamSynchronize(stream));
-	return (end_ns - start_ns) / N_LAUNCHES;
+	return finish(stream, end_ns - start_ns);
+}
+
+static void
+turn(CUfunction function, cudaStream_t stream)
+{
+	double runtime_ns[N_BATCHES], driver_ns[N_BATCHES];
+
+	runtime_batch(stream);
+	driver_batch(function, stream);
+	for (int i = 0; i < N_BATCHES; i++) {
+		runtime_ns[i] = runtime_batch(stream);
+		driver_ns[i] = driver_batch(function, stream);
+	}
+	const double by_runtime = median_of(runtime_ns, N_BATCHES);
+	const double by_driver = median_of(driver_ns, N_BATCHES);
+	printf("TURN %.2f %.2f\n", by_runtime, by_driver);
+	fflush(stdout);
 }
 
 int
 main()
 {
-	static double runtime_ns[N_BATCHES], driver_ns[N_BATCHES];
+	char line[16];
 	cudaStream_t stream;
 	cudaFunction_t function;
 
@@ -71,17 +107,8 @@ main()
 	MUST(cudaGetFuncBySymbol(&function, (const void *)empty));
 	if (pin_to_one_core())
 		fprintf(stderr, "not pinned to a core\n");
-	for (int i = -N_WARM; i < N_BATCHES; i++) {
-		const double by_runtime = runtime_batch(stream);
-		const double by_driver = driver_batch((CUfunction)function, stream);
-
-		if (i < 0)
-			continue;
-		runtime_ns[i] = by_runtime;
-		driver_ns[i] = by_driver;
-	}
-	printf("launch: %d batches of %d in two ways\n", N_WARM + N_BATCHES, N_LAUNCHES);
-	printf("TIME runtime_ns %.2f\n", median_of(runtime_ns, N_BATCHES));
-	printf("TIME driver_ns %.2f\n", median_of(driver_ns, N_BATCHES));
+	while (fgets(line, sizeof(line), stdin))
+		turn((CUfunction)function, stream);
+	printf("launch: %lu launches, %lu synchronises\n", n_launches, n_synchronises);
 	return 0;
 }

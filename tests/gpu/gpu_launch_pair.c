@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cost of the shim's bodies of the launch functions, within one process: batches of empty
- * kernels in turns by what the program links (under the shim its body) and by libcuda's own
- * function, and by that one a second time, which shows the noise.
+ * The cost of the shim's bodies of functions that submit, within one process: short batches in
+ * turns, in random order, by what the program links (under the shim its body) and by libcuda's own
+ * function, and by that one a second time, which shows the noise. Launches of an empty kernel, and
+ * records of an event, which are cheap and vary little.
  *
  * Under the shim no look-up gives libcuda's own function, so it is read from the symbol table of
  * the loaded library.
  *
- * Prints, for each function, "PAIR name linked own own_again" in ns a launch, one line a round.
+ * Prints, for each function, "PAIR name linked own own_again" in ns a call, one line a round.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -20,7 +21,7 @@
 
 #include "gpu_pin.h"
 
-enum { N_ROUNDS = 600, N_WARM = 40, N_LAUNCHES = 100, N_WAYS = 3 };
+enum { N_ROUNDS = 5000, N_WARM = 200, N_UNTIMED = 8, N_CALLS = 24, N_WAYS = 3 };
 
 #define MUST(call) \
 	do { \
@@ -42,6 +43,7 @@ static const char empty_ptx[] = ".version 8.0\n"
 
 static CUfunction empty;
 static CUstream stream;
+static CUevent event;
 
 /* The symbol tables of a loaded library, as the dynamic section tells them. */
 struct tables {
@@ -126,47 +128,61 @@ own_function(const char *name)
 	return NULL;
 }
 
-static double
-launch_batch(void *function)
+/*
+ * One batch: some calls to be in a loop again, after the synchronise and the other way of calling;
+ * the timed ones; a synchronise. Ns a call.
+ */
+#define BATCH(call) \
+	do { \
+		double start_ns = 0, end_ns; \
+		int n_failed = 0; \
+\
+		for (int i = -N_UNTIMED; i < N_CALLS; i++) { \
+			if (i == 0) \
+				start_ns = now_ns(); \
+			n_failed += (call) != CUDA_SUCCESS; \
+		} \
+		end_ns = now_ns(); \
+		if (n_failed) \
+			exit(1); \
+		MUST(cuStreamSynchronize(stream)); \
+		*ret_ns = (end_ns - start_ns) / N_CALLS; \
+	} while (0)
+
+static void
+launch_batch(void *function, double *ret_ns)
 {
 	__typeof__(&cuLaunchKernel) launch = (__typeof__(&cuLaunchKernel))function;
-	int n_failed = 0;
-	const double start_ns = now_ns();
 
-	for (int i = 0; i < N_LAUNCHES; i++)
-		n_failed += launch(empty, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL) != CUDA_SUCCESS;
-	const double end_ns = now_ns();
-	if (n_failed)
-		exit(1);
-	MUST(cuStreamSynchronize(stream));
-	return (end_ns - start_ns) / N_LAUNCHES;
+	BATCH(launch(empty, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
 }
 
-static double
-launch_ex_batch(void *function)
+static void
+launch_ex_batch(void *function, double *ret_ns)
 {
 	__typeof__(&cuLaunchKernelEx) launch = (__typeof__(&cuLaunchKernelEx))function;
 	const CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, stream, NULL, 0};
-	int n_failed = 0;
-	const double start_ns = now_ns();
 
-	for (int i = 0; i < N_LAUNCHES; i++)
-		n_failed += launch(&config, empty, NULL, NULL) != CUDA_SUCCESS;
-	const double end_ns = now_ns();
-	if (n_failed)
-		exit(1);
-	MUST(cuStreamSynchronize(stream));
-	return (end_ns - start_ns) / N_LAUNCHES;
+	BATCH(launch(&config, empty, NULL, NULL));
+}
+
+static void
+record_batch(void *function, double *ret_ns)
+{
+	__typeof__(&cuEventRecord) record = (__typeof__(&cuEventRecord))function;
+
+	BATCH(record(event, stream));
 }
 
 static const struct row {
 	const char *name;
 	void *linked;
-	double (*batch)(void *function);
+	void (*batch)(void *function, double *ret_ns);
 } rows[] = {
 	{"cuLaunchKernel", (void *)cuLaunchKernel, launch_batch},
 	{"cuLaunchKernel_ptsz", (void *)cuLaunchKernel_ptsz, launch_batch},
 	{"cuLaunchKernelEx", (void *)cuLaunchKernelEx, launch_ex_batch},
+	{"cuEventRecord", (void *)cuEventRecord, record_batch},
 };
 
 /* Which library a function is in: the name behind the last slash. */
@@ -182,10 +198,23 @@ object_of(void *function)
 	return slash ? slash + 1 : info.dli_fname;
 }
 
+/* 0 to 5: which of the six orders of three. */
+static unsigned int
+random_order(void)
+{
+	static uint64_t state = 0x2545f4914f6cdd1dull;
+
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return (unsigned int)(state >> 32) % 6;
+}
+
 static int
 measure(const struct row *row)
 {
-	/* The order of the three ways turns with the rounds, so that none always comes first. */
+	static const unsigned char orders[6][N_WAYS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+							{1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 	void *const own = own_function(row->name);
 	void *const ways[N_WAYS] = {row->linked, own, own};
 	double ns[N_WAYS];
@@ -196,11 +225,10 @@ measure(const struct row *row)
 	}
 	printf("TIME_IN %s linked %s own %s\n", row->name, object_of(row->linked), object_of(own));
 	for (int round = -N_WARM; round < N_ROUNDS; round++) {
-		for (int i = 0; i < N_WAYS; i++) {
-			const int way = (i + round + N_WARM) % N_WAYS;
+		const unsigned char *order = orders[random_order()];
 
-			ns[way] = row->batch(ways[way]);
-		}
+		for (int i = 0; i < N_WAYS; i++)
+			row->batch(ways[order[i]], &ns[order[i]]);
 		if (round >= 0)
 			printf("PAIR %s %.2f %.2f %.2f\n", row->name, ns[0], ns[1], ns[2]);
 	}
@@ -223,6 +251,7 @@ main(void)
 	MUST(cuModuleLoadData(&module, empty_ptx));
 	MUST(cuModuleGetFunction(&empty, module, "empty"));
 	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	MUST(cuMemAlloc_v2(&kept, 1 << 20)); /* so that under the shim the pool is at work */
 	MUST(cuMemAlloc_v2(&block, 5000));
 	MUST(cuMemFree_v2(block));

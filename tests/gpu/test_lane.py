@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -242,20 +243,39 @@ def test_counts_of_memory_past_the_pool_are_judged_against_the_driver(session):
 
 
 def test_a_launch_that_was_not_announced_is_found(session):
-    lines = "launch: 3 batches of 10 in two ways"
     for submissions, n_failed in ((60, 0), (59, 1)):
         dump = {"streams": [{"kind": "created", "submissions": submissions, "synchronisations": 6}]}
-        part_launch.check_counted(session, lane_session.Result(0, lines, "", dump, 0, 0))
+        part_launch.check_counted(session, "launch: 60 launches, 6 synchronises", dump)
         assert len(failed(session)) == n_failed, failed(session)
 
 
-def test_what_the_shim_did_not_know_is_told_unless_a_tool_asked(session):
+def test_processes_take_turns_until_one_ends(session):
+    script = 'n=0; while read x; do n=$((n+1)); [ $n -le "$1" ] || exit 1; echo "TURN $n.5 2.25"; done'
+    children = {arm: session.popen([SHELL, "-c", script, "x", limit], False, stdin=subprocess.PIPE)
+                for arm, limit in zip(part_launch.ARMS, ("9", "9", "4"))}
+    rows = part_launch.take_turns(session, children, 9)
+    assert len(rows) == 4 and rows[3]["shimmed"] == (4.5, 2.25), rows
+    for child in children.values():
+        session.end("turns", child)
+
+
+def test_sets_of_processes_are_judged_by_the_noise_between_them(session):
+    quiet = [[{"native": (100.0, 50.0), "shimmed": (103.0, 53.0), "native_again": (101.0, 51.0)}] * 8] * 3
+    part_launch.judge_sets(session, quiet)
+    assert not failed(session), failed(session)
+    slow = [[{"native": (100.0, 50.0), "shimmed": (120.0, 53.0), "native_again": (110.0, 51.0)}] * 8] * 3
+    part_launch.judge_sets(session, slow)
+    assert failed(session) == ["launch: runtime_ns between processes, at most 5 ns or the noise"], failed(session)
+
+
+def test_unknown_functions_are_judged_and_private_tables_recorded(session):
     known = {"coverage": {"routes": {"dlsym": 1}, "unknown": []}}
-    unknown = {"coverage": {"routes": {"dlsym": 1}, "unknown": ["cuNew"]}}
-    session.dumps.update(a=known, torch_profiler=unknown)
+    table = {"coverage": {"routes": {"dlsym": 1}, "unknown": ["export table 2c8e"]}}
+    session.dumps.update(a=known, torch_profiler=table)
     part_coverage.run(session)
     assert not failed(session), failed(session)
-    session.dumps["b"] = unknown
+    assert session.records["coverage"]["torch_profiler"]["unknown"] == ["export table 2c8e"]
+    session.dumps["b"] = {"coverage": {"routes": {"dlsym": 1}, "unknown": ["cuNew"]}}
     part_coverage.run(session)
     assert len(failed(session)) == 1 and "cuNew" in session.checks[-2]["detail"], session.checks
 

@@ -15,6 +15,7 @@ import time
 import traceback
 
 RUN_LIMIT_S = 60
+BULK = ("PAIR ", "TURN ")  # lines of measurements that come by thousands: not for the log
 
 
 class Result:
@@ -91,7 +92,8 @@ class Session:
 
     def popen(self, argv, is_shimmed, extra=None, dump=None, **how):
         """A program to be watched while it runs; ended by end()."""
-        return subprocess.Popen(argv, env=self.environment(is_shimmed, extra, dump), stdin=subprocess.DEVNULL,
+        how.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.Popen(argv, env=self.environment(is_shimmed, extra, dump),
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
                                 start_new_session=True, **how)
 
@@ -117,7 +119,8 @@ class Session:
             except (subprocess.TimeoutExpired, ValueError):
                 output, errors = "", "the output was lost"
         code = why or child.returncode
-        self.log(f"--- {name}: exit {code}\n{output[-3000:]}{errors[-2000:]}")
+        told = "\n".join(line for line in output.splitlines() if not line.startswith(BULK))
+        self.log(f"--- {name}: exit {code}\n{told[-3000:]}{errors[-2000:]}")
         return code, output, errors
 
     def run(self, name, argv, is_shimmed, extra=None, limit_s=RUN_LIMIT_S, wants_dump=True):
