@@ -61,7 +61,7 @@ def run_tool(session, name, tool, arguments, pattern, shim_extra=None):
 def check_stepped_down(session, name, dump):
     modes = {device.get("mode") for device in (dump or {}).get("devices", [])}
     session.check(f"{name}: the shim stepped down to account", modes == {"account"}, str(modes))
-    session.record("tools", f"{name}: why", (dump or {}).get("mode_why"))
+    session.record("tools", f"{name}: why", [device.get("mode_why") for device in (dump or {}).get("devices", [])])
 
 
 def sanitizer(session, what):
@@ -90,7 +90,7 @@ def sanitizer_overruled(session):
 
 def debugger(session):
     name = "cuda_gdb"
-    arguments = ["-batch", "-ex", "set breakpoint pending on", "-ex", "break touch", "-ex", "run", "-ex", "continue",
+    arguments = ["-batch", "-ex", "set breakpoint pending on", "-ex", "break touch", "-ex", "run", "-ex", "continue", "-ex", "continue",
                  session.program("gpu_overrun_static")]
     found = run_tool(session, name, "cuda-gdb", arguments, DEBUGGER_LINE)
     if not found:
