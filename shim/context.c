@@ -53,10 +53,14 @@ publish(CUcontext handle, struct device *device, bool is_primary, bool is_green)
 	context = context_find(handle);
 	if (context) {
 		/* A handle seen anew is a new context: what a green one left behind does not
-		 * describe it. */
-		context->device = device;
-		context->is_green = is_green;
-		context->is_primary |= is_primary;
+		 * describe it. Of one that is served nothing is written again: others read it
+		 * without the lock. */
+		if (context->device != device)
+			context->device = device;
+		if (context->is_green != is_green)
+			context->is_green = is_green;
+		if (is_primary && !context->is_primary)
+			context->is_primary = true;
 		goto unlock;
 	}
 	for (size_t i = 0; i < CONTEXT_N_MAX && !spare; i++)
