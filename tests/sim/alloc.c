@@ -306,6 +306,9 @@ alloc_release(struct alloc *a)
 	case ALLOC_VMM:
 		phys_unref(a->phys);
 		break;
+	case ALLOC_POOL_IMPORT:
+		share_release(a);
+		break;
 	}
 	alloc_remove(a);
 }

@@ -159,6 +159,30 @@ requirements(enum entry_id e, CUDA_ARRAY_MEMORY_REQUIREMENTS *ret_needs, const s
 }
 
 CUresult
+cuArrayCreate(CUarray *ret_array, const CUDA_ARRAY_DESCRIPTOR_v1 *how)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR full = {.Width = how ? how->Width : 0,
+					      .Height = how ? how->Height : 0,
+					      .Format = how ? how->Format : 0,
+					      .NumChannels = how ? how->NumChannels : 0};
+
+	return create(E_cuArrayCreate, (void **)ret_array, how ? &full : NULL, 1, HANDLE_ARRAY);
+}
+
+CUresult
+cuArray3DCreate(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *how)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR full = {.Width = how ? how->Width : 0,
+					      .Height = how ? how->Height : 0,
+					      .Depth = how ? how->Depth : 0,
+					      .Format = how ? how->Format : 0,
+					      .NumChannels = how ? how->NumChannels : 0,
+					      .Flags = how ? how->Flags : 0};
+
+	return create(E_cuArray3DCreate, (void **)ret_array, how ? &full : NULL, 1, HANDLE_ARRAY);
+}
+
+CUresult
 cuArrayCreate_v2(CUarray *ret_array, const CUDA_ARRAY_DESCRIPTOR *how)
 {
 	CUDA_ARRAY3D_DESCRIPTOR full = {0};

@@ -42,6 +42,10 @@ open_context(struct CUctx_st *ctx, unsigned flags)
 	ctx->arena = (struct arena){.dev = ctx->dev};
 	ctx->is_alive = true;
 	ctx->n_usage = 1;
+	/* Without so much memory it lives with less. */
+	if (sim.n_context_pages &&
+	    phys_new(ctx->dev, sim.n_context_pages, &ctx->own) != CUDA_SUCCESS)
+		ctx->own = NULL;
 }
 
 struct CUctx_st *
@@ -89,6 +93,9 @@ ctx_close(struct CUctx_st *ctx)
 		}
 	}
 	alloc_close_context(ctx);
+	if (ctx->own)
+		phys_unref(ctx->own);
+	ctx->own = NULL;
 	pthread_cond_broadcast(&sim.cond);
 }
 

@@ -76,6 +76,7 @@ start(void)
 	sim.n_devices = n ? atoi(n) : 1;
 	if (sim.n_devices < 0 || sim.n_devices > SIM_MAX_DEVICES)
 		sim.n_devices = 1;
+	sim.n_context_pages = parse_bytes(getenv("CUSIM_CONTEXT_MEMORY"), 0) / SIM_PAGE;
 	if (mode)
 		sim.mode = strcmp(mode, "manual") == 0 ? CUSIM_MANUAL : CUSIM_AUTO;
 	if (sim.n_devices == 0)

@@ -54,19 +54,18 @@ node_type(const struct op *op)
 	}
 }
 
-/* Takes op over; without memory for a node the operation is lost, and the graph shorter. */
-void
-graph_append(struct CUgraph_st *graph, struct CUstream_st *s, struct op *op)
+/* Takes op over; NULL: no memory for a node, and the operation is lost. */
+CUgraphNode
+graph_add(struct CUgraph_st *graph, CUgraphNode dep, struct op *op)
 {
 	struct CUgraphNode_st *node = calloc(1, sizeof(*node));
 
 	if (!node) {
 		op_free(op);
-		return;
+		return NULL;
 	}
 	node->op = op;
-	node->dep = s->capture_last;
-	node->stream_id = s->id;
+	node->dep = dep;
 	node->type = node_type(op);
 	node->graph = graph;
 	if (graph->last)
@@ -75,6 +74,17 @@ graph_append(struct CUgraph_st *graph, struct CUstream_st *s, struct op *op)
 		graph->first = node;
 	graph->last = node;
 	graph->n_nodes++;
+	return node;
+}
+
+/* Without memory for a node the graph is shorter. */
+void
+graph_append(struct CUgraph_st *graph, struct CUstream_st *s, struct op *op)
+{
+	CUgraphNode node = graph_add(graph, s->capture_last, op);
+
+	if (node)
+		node->stream_id = s->id;
 }
 
 void
@@ -255,6 +265,8 @@ launch(enum entry_id e, CUgraphExec exec, CUstream handle)
 	if (!handle_is(exec, HANDLE_EXEC))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	r = stream_resolve(e, handle, &s);
+	if (r == CUDA_SUCCESS)
+		graph_reserve(exec->graph);
 	for (CUgraphNode node = exec->graph->first; r == CUDA_SUCCESS && node; node = node->next) {
 		op = op_clone(node->op);
 		r = op ? exec_submit(s, op) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -273,8 +285,11 @@ upload(enum entry_id e, CUgraphExec exec, CUstream handle)
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = stream_resolve(e, handle, &s);
-	return sim_leave(
-		r == CUDA_SUCCESS && !handle_is(exec, HANDLE_EXEC) ? CUDA_ERROR_INVALID_VALUE : r);
+	if (r == CUDA_SUCCESS && !handle_is(exec, HANDLE_EXEC))
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		graph_reserve(exec->graph);
+	return sim_leave(r);
 }
 
 SIM_PAIR(cuGraphUpload, _ptsz, (CUgraphExec exec, CUstream s), upload, exec, s)

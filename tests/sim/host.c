@@ -70,6 +70,12 @@ cuMemHostAlloc(void **pp, size_t bytesize, unsigned int flags)
 }
 
 CUresult
+cuMemAllocHost(void **pp, unsigned int bytesize)
+{
+	return host_alloc(E_cuMemAllocHost, pp, bytesize, 0, 0);
+}
+
+CUresult
 cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
 	return host_alloc(E_cuMemAllocHost_v2, pp, bytesize, 0, 0);

@@ -124,12 +124,13 @@ cuMemFree_v2(CUdeviceptr dptr)
 		return sim_leave(r);
 	a = alloc_find(dptr);
 	if (!a || a->base != dptr || a->is_freeing || a->is_graph ||
-	    (a->kind != ALLOC_DEVICE && a->kind != ALLOC_ASYNC && a->kind != ALLOC_MANAGED))
+	    (a->kind != ALLOC_DEVICE && a->kind != ALLOC_ASYNC && a->kind != ALLOC_MANAGED &&
+	     a->kind != ALLOC_POOL_IMPORT))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	a->is_freeing = true;
 	id = a->id;
 	report_mark(CUSIM_OP_FREE, a->ctx, NULL, 0, a->base, a->size_bytes);
-	if (a->ctx->is_alive)
+	if (a->ctx && a->ctx->is_alive)
 		sim.report.n_free_waits += exec_wait_context(a->ctx, NULL, sim.seq);
 	/* Its context may have ended meanwhile and taken it along. */
 	a = alloc_find(dptr);

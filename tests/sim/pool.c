@@ -26,8 +26,8 @@ pool_new(struct device *dev)
 	return pool;
 }
 
-static void
-note_alloc(struct CUmemPoolHandle_st *pool, uint64_t size_bytes)
+void
+pool_note_alloc(struct CUmemPoolHandle_st *pool, uint64_t size_bytes)
 {
 	pool->used_bytes += size_bytes;
 	if (pool->used_bytes > pool->used_high_bytes)
@@ -98,7 +98,7 @@ alloc_async(enum entry_id e, CUdeviceptr *ret_ptr, size_t size_bytes, CUmemoryPo
 	op = r == CUDA_SUCCESS ? op_new(CUSIM_OP_ALLOC_ASYNC) : NULL;
 	if (!op)
 		return sim_leave(r == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : r);
-	note_alloc(pool, size_bytes);
+	pool_note_alloc(pool, size_bytes);
 	a->ctx = s->ctx;
 	a->is_graph = s->capture != NULL;
 	op->alloc_base = a->base;
@@ -133,7 +133,7 @@ free_async(enum entry_id e, CUdeviceptr ptr, CUstream handle)
 		return sim_leave(CUDA_SUCCESS);
 	a = alloc_find(ptr);
 	if (!a || a->base != ptr || a->is_freeing ||
-	    (a->kind != ALLOC_ASYNC && a->kind != ALLOC_DEVICE))
+	    (a->kind != ALLOC_ASYNC && a->kind != ALLOC_DEVICE && a->kind != ALLOC_POOL_IMPORT))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (s->capture && !a->is_graph)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);

@@ -81,6 +81,7 @@ enum alloc_kind {
 	ALLOC_REGISTERED,
 	ALLOC_VMM,
 	ALLOC_IPC,
+	ALLOC_POOL_IMPORT,
 };
 
 struct alloc {
@@ -88,8 +89,9 @@ struct alloc {
 	uint64_t size_bytes; /* as requested */
 	uint64_t span_bytes; /* as taken */
 	enum alloc_kind kind;
-	bool is_freeing; /* a free of it waits: a second one is a double free */
-	bool is_graph;   /* belongs to a graph until that is destroyed */
+	bool is_freeing;  /* a free of it waits: a second one is a double free */
+	bool is_graph;    /* belongs to a graph until that is destroyed */
+	bool is_reserved; /* by a launch or upload of that graph, until a trim */
 	bool has_sync_memops;
 	unsigned flags;
 	uint64_t id;
@@ -100,7 +102,7 @@ struct alloc {
 	struct CUmemPoolHandle_st *pool;
 	unsigned access;             /* ALLOC_VMM: bit per device that may touch it */
 	uint64_t phys_first;         /* ALLOC_VMM: first page of phys that is mapped */
-	uint64_t map_base, n_mapped; /* ALLOC_IPC: the pages around it */
+	uint64_t map_base, n_mapped; /* ALLOC_IPC, ALLOC_POOL_IMPORT: the pages around it */
 	unsigned n_opens;            /* ALLOC_IPC */
 };
 
@@ -142,6 +144,7 @@ struct CUctx_st {
 	unsigned n_ends;  /* a primary context may live again, its events do not */
 	bool is_primary, is_alive;
 	CUresult sticky;
+	struct phys *own; /* what it takes for itself; NULL: nothing */
 	struct arena arena;
 	struct CUstream_st *legacy;
 	struct CUstream_st *streams;
@@ -275,6 +278,7 @@ struct device {
 	unsigned primary_flags;
 	struct CUmemPoolHandle_st *default_pool, *current_pool;
 	bool has_worker;
+	uint64_t graph_bytes, graph_high_bytes; /* kept for memory nodes of graphs */
 };
 
 struct CUgraphNode_st {
@@ -324,6 +328,7 @@ struct sim {
 	int n_devices;
 	struct device devices[SIM_MAX_DEVICES];
 	int mode;
+	uint64_t n_context_pages; /* that each context takes for itself */
 	uint64_t clock_ns, seq, next_id;
 	uint64_t va_base, va_bytes;
 	struct CUctx_st *contexts;
@@ -372,6 +377,7 @@ enum handle_kind {
 	HANDLE_GREEN,
 	HANDLE_ARRAY,
 	HANDLE_MIPMAP,
+	HANDLE_FOREIGN,
 };
 CUresult handle_add(const void *handle, enum handle_kind kind);
 bool handle_is(const void *handle, enum handle_kind kind);
@@ -403,6 +409,7 @@ bool vmm_is_reserved(uint64_t addr);
 
 /* pool.c */
 struct CUmemPoolHandle_st *pool_new(struct device *dev);
+void pool_note_alloc(struct CUmemPoolHandle_st *pool, uint64_t size_bytes);
 void pool_note_free(struct alloc *a);
 
 /* host.c */
@@ -411,6 +418,9 @@ bool host_is_pinned(uint64_t addr);
 
 /* ipc.c */
 void ipc_release(struct alloc *a);
+
+/* share.c */
+void share_release(struct alloc *a);
 
 /* stream.c */
 CUresult stream_resolve(enum entry_id e, CUstream handle, struct CUstream_st **ret_stream);
@@ -466,8 +476,12 @@ void capture_put(struct capture *capture);
 
 /* graph.c */
 struct CUgraph_st *graph_new(void);
+CUgraphNode graph_add(struct CUgraph_st *graph, CUgraphNode dep, struct op *op);
 void graph_append(struct CUgraph_st *graph, struct CUstream_st *s, struct op *op);
 void graph_unref(struct CUgraph_st *graph);
+
+/* graph_memory.c */
+void graph_reserve(const struct CUgraph_st *graph);
 
 /* report.c */
 uint64_t report_add(const struct op *op);
