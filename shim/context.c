@@ -221,6 +221,24 @@ context_find_primary(CUdevice device)
 	return context_find(handle);
 }
 
+struct context *
+context_find_on(const struct device *device, bool *ret_has_primary)
+{
+	struct context *found = NULL;
+
+	*ret_has_primary = false;
+	for (size_t i = 0; i < CONTEXT_N_MAX; i++) {
+		struct context *context = &contexts[i];
+
+		if (!handle_of(context) || context->device != device)
+			continue;
+		*ret_has_primary |= context->is_primary;
+		if (serveable(context))
+			found = context;
+	}
+	return found;
+}
+
 void
 context_break(struct context *context, CUresult status)
 {

@@ -77,6 +77,10 @@ struct context *context_find(CUcontext handle);
 /* The device's primary context, if it is known or active; NULL: neither. */
 struct context *context_find_primary(CUdevice device);
 
+/* One of the contexts of a device that may be asked, and whether its primary one is known; NULL:
+ * none. */
+struct context *context_find_on(const struct device *device, bool *ret_has_primary);
+
 /*
  * The context may be destroyed by the driver call that follows; exactly one of the other two comes
  * after it. In between the shim makes no driver call on it: the gate of capture.h is closed, and

@@ -109,6 +109,22 @@ cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 	return r;
 }
 
+/* The form of CUDA 2, which the pool does not know. */
+CUresult
+cuMemAllocHost(void **pp, unsigned int bytesize)
+{
+	struct outside_scope scope;
+	CUresult r;
+
+	hooks_ready();
+	scope = OUTSIDE_SCOPE();
+	r = real.cuMemAllocHost(pp, bytesize);
+	if (outside_counts(r))
+		outside_count(&scope, EXTERNAL_BY_PINNED, (uintptr_t)*pp, EXTERNAL_pinned,
+			      bytesize);
+	return r;
+}
+
 CUresult
 cuMemAllocHost_v2(void **pp, size_t bytesize)
 {

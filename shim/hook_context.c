@@ -7,45 +7,37 @@
 #include "shim/hooks.h"
 #include "shim/imports.h"
 #include "shim/init.h"
+#include "shim/outside.h"
 
 static CUresult
-after_create(CUresult r, CUcontext *handle, CUdevice device)
+after_create(const struct outside_context *before, CUresult r, CUcontext *handle, CUdevice device)
 {
-	if (r == CUDA_SUCCESS && init_is_active())
+	if (r == CUDA_SUCCESS && init_is_active()) {
 		context_register(*handle, device, false);
+		outside_context_end(before, *handle);
+	}
 	return r;
 }
 
-CUresult
-cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
-	hooks_ready();
-	return after_create(real.cuCtxCreate(pctx, flags, dev), pctx, dev);
-}
+#define CREATE(name, parameters, arguments) \
+	CUresult name parameters \
+	{ \
+		struct outside_context before; \
+\
+		hooks_ready(); \
+		before = outside_context_begin(dev, false, HOOK_RETURN_ADDRESS()); \
+		return after_create(&before, real.name arguments, pctx, dev); \
+	}
 
-CUresult
-cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
-	hooks_ready();
-	return after_create(real.cuCtxCreate_v2(pctx, flags, dev), pctx, dev);
-}
-
-CUresult
-cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
-	       CUdevice dev)
-{
-	hooks_ready();
-	return after_create(real.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev), pctx,
-			    dev);
-}
-
-CUresult
-cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
-	       CUdevice dev)
-{
-	hooks_ready();
-	return after_create(real.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev), pctx, dev);
-}
+CREATE(cuCtxCreate, (CUcontext * pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
+CREATE(cuCtxCreate_v2, (CUcontext * pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
+CREATE(cuCtxCreate_v3,
+       (CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+	CUdevice dev),
+       (pctx, paramsArray, numParams, flags, dev))
+CREATE(cuCtxCreate_v4,
+       (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
+       (pctx, ctxCreateParams, flags, dev))
 
 CUresult
 cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
@@ -62,12 +54,16 @@ cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 CUresult
 cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
+	struct outside_context before;
 	CUresult r;
 
 	hooks_ready();
+	before = outside_context_begin(dev, true, HOOK_RETURN_ADDRESS());
 	r = real.cuDevicePrimaryCtxRetain(pctx, dev);
-	if (r == CUDA_SUCCESS && init_is_active())
+	if (r == CUDA_SUCCESS && init_is_active()) {
 		context_register(*pctx, dev, true);
+		outside_context_end(&before, *pctx);
+	}
 	return r;
 }
 

@@ -52,39 +52,34 @@ cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 
 /* Arrays */
 
-CUresult
-cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
-{
-	CUDA_ARRAY3D_DESCRIPTOR how = {0};
-	struct outside_scope scope;
-	CUresult r;
+/* The first forms differ in the width of their numbers. */
+#define CREATE_ARRAY(name, descriptor, depth, flags) \
+	CUresult name(CUarray *pHandle, const descriptor *pAllocateArray) \
+	{ \
+		struct outside_scope scope; \
+		CUresult r; \
+\
+		hooks_ready(); \
+		scope = OUTSIDE_SCOPE(); \
+		r = ASK(real.name(pHandle, pAllocateArray)); \
+		if (outside_counts(r)) \
+			outside_count_array(&scope, *pHandle, \
+					    &(CUDA_ARRAY3D_DESCRIPTOR){ \
+						    .Width = pAllocateArray->Width, \
+						    .Height = pAllocateArray->Height, \
+						    .Depth = (depth), \
+						    .Format = pAllocateArray->Format, \
+						    .NumChannels = pAllocateArray->NumChannels, \
+						    .Flags = (flags)}); \
+		return r; \
+	}
 
-	hooks_ready();
-	scope = OUTSIDE_SCOPE();
-	r = ASK(real.cuArrayCreate_v2(pHandle, pAllocateArray));
-	if (!outside_counts(r))
-		return r;
-	how.Width = pAllocateArray->Width;
-	how.Height = pAllocateArray->Height;
-	how.Format = pAllocateArray->Format;
-	how.NumChannels = pAllocateArray->NumChannels;
-	outside_count_array(&scope, *pHandle, &how);
-	return r;
-}
-
-CUresult
-cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
-{
-	struct outside_scope scope;
-	CUresult r;
-
-	hooks_ready();
-	scope = OUTSIDE_SCOPE();
-	r = ASK(real.cuArray3DCreate_v2(pHandle, pAllocateArray));
-	if (outside_counts(r))
-		outside_count_array(&scope, *pHandle, pAllocateArray);
-	return r;
-}
+CREATE_ARRAY(cuArrayCreate, CUDA_ARRAY_DESCRIPTOR_v1, 0, 0)
+CREATE_ARRAY(cuArrayCreate_v2, CUDA_ARRAY_DESCRIPTOR, 0, 0)
+CREATE_ARRAY(cuArray3DCreate, CUDA_ARRAY3D_DESCRIPTOR_v1, pAllocateArray->Depth,
+	     pAllocateArray->Flags)
+CREATE_ARRAY(cuArray3DCreate_v2, CUDA_ARRAY3D_DESCRIPTOR, pAllocateArray->Depth,
+	     pAllocateArray->Flags)
 
 CUresult
 cuMipmappedArrayCreate(CUmipmappedArray *pHandle,

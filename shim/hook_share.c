@@ -11,6 +11,7 @@
 #include "shim/hooks.h"
 #include "shim/imports.h"
 #include "shim/init.h"
+#include "shim/outside.h"
 #include "shim/seen.h"
 #include "shim/serve.h"
 
@@ -60,23 +61,42 @@ cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	return r;
 }
 
-/* Whatever the driver maps for this process passes these three. */
+/* Who called the hook whose body is running: what it opens is counted as asked for by that one. */
+static _Thread_local const void *asker;
+
+/* Whatever the driver maps for this process passes these three, and is counted. */
+static CUresult
+open_counted(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int flags,
+	     imports_open_fn *real_open)
+{
+	const struct outside_scope scope = outside_scope(asker);
+	CUresult r = real_open(pdptr, handle, flags);
+
+	if (outside_counts(r))
+		outside_count_ipc(&scope, *pdptr);
+	return r;
+}
+
 static CUresult
 open_v1(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int flags)
 {
-	return real.cuIpcOpenMemHandle(pdptr, handle, flags);
+	return open_counted(pdptr, handle, flags, real.cuIpcOpenMemHandle);
 }
 
 static CUresult
 open_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int flags)
 {
-	return real.cuIpcOpenMemHandle_v2(pdptr, handle, flags);
+	return open_counted(pdptr, handle, flags, real.cuIpcOpenMemHandle_v2);
 }
 
 static CUresult
 close_any(CUdeviceptr dptr)
 {
-	return real.cuIpcCloseMemHandle(dptr);
+	struct external_record *record = outside_claim(EXTERNAL_BY_IPC, dptr);
+	CUresult r = real.cuIpcCloseMemHandle(dptr);
+
+	external_settle(record, r == CUDA_SUCCESS);
+	return r;
 }
 
 static CUresult
@@ -95,6 +115,7 @@ CUresult
 cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
 	hooks_ready();
+	asker = HOOK_RETURN_ADDRESS();
 	return open_handle(pdptr, handle, Flags, open_v1);
 }
 
@@ -102,6 +123,7 @@ CUresult
 cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
 	hooks_ready();
+	asker = HOOK_RETURN_ADDRESS();
 	return open_handle(pdptr, handle, Flags, open_v2);
 }
 

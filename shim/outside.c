@@ -104,26 +104,56 @@ outside_count_imported(CUmemGenericAllocationHandle handle, const void *return_a
 	external_add(&item);
 }
 
-void
-outside_count_imported_range(const struct outside_scope *scope, enum external_space space,
-			     CUdeviceptr addr)
+static void
+ask_size(CUdeviceptr addr, struct external_item *item)
 {
-	struct external_item item = {
-		.space = space,
-		.key = addr,
-		.kind = EXTERNAL_imported,
-		.is_shared = space == EXTERNAL_BY_IPC,
-	};
 	CUdeviceptr base;
 	size_t bytes;
+
+	if (real.cuMemGetAddressRange_v2(&base, &bytes, addr) == CUDA_SUCCESS)
+		item->bytes = bytes;
+	else
+		item->is_unmeasured = true;
+}
+
+/* Opened once more in the same process it is the same address, and one more to close. */
+void
+outside_count_ipc(const struct outside_scope *scope, CUdeviceptr addr)
+{
+	struct external_item item = {
+		.space = EXTERNAL_BY_IPC,
+		.key = addr,
+		.kind = EXTERNAL_imported,
+		.is_shared = true,
+	};
 
 	if (!scope->device)
 		return;
 	place(scope, &item);
-	if (real.cuMemGetAddressRange_v2(&base, &bytes, addr) == CUDA_SUCCESS)
-		item.bytes = bytes;
-	else
-		item.is_unmeasured = true;
+	ask_size(addr, &item);
+	external_add(&item);
+}
+
+void
+outside_count_imported_pointer(CUdeviceptr addr, const void *return_address)
+{
+	struct external_item item = {
+		.space = EXTERNAL_BY_ADDRESS,
+		.key = addr,
+		.kind = EXTERNAL_imported,
+	};
+	struct device *device;
+	int ordinal;
+
+	if (real.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, addr) !=
+	    CUDA_SUCCESS)
+		return;
+	device = device_get(ordinal);
+	if (!device)
+		return;
+	item.tag = tag_of(return_address);
+	item.place = &device->external;
+	ask_size(addr, &item);
 	external_add(&item);
 }
 

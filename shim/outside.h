@@ -13,6 +13,7 @@
 #include "shim/hooks.h"
 #include "shim/init.h"
 
+struct context;
 struct device;
 
 /* Whose memory a request is for that does not say it: the current context's. */
@@ -51,13 +52,33 @@ void outside_count_created(CUmemGenericAllocationHandle handle, uint64_t bytes,
 			   const CUmemAllocationProp *how, const void *return_address);
 void outside_count_imported(CUmemGenericAllocationHandle handle, const void *return_address);
 
-/* Another owner's memory at an address; its size is what the driver says of the address. */
-void outside_count_imported_range(const struct outside_scope *scope, enum external_space space,
-				  CUdeviceptr addr);
+/* Another owner's memory at an address, mapped for the scope's context; its size is the driver's
+ * word. */
+void outside_count_ipc(const struct outside_scope *scope, CUdeviceptr addr);
+
+/* The same in an imported pool. It is nobody's context's. */
+void outside_count_imported_pointer(CUdeviceptr addr, const void *return_address);
 
 /* Stream-ordered memory; a request of a capturing stream is a node of its graph instead. */
 void outside_count_async(CUdeviceptr addr, uint64_t bytes, CUstream stream,
 			 enum hook_stream0 stream0, const void *return_address);
+
+/*
+ * Around the creation of a context: what it takes of its device is what the device has less
+ * afterwards, as far as that is not counted otherwise. Only another context of the device can ask,
+ * so the first one of a process is never measured.
+ */
+struct outside_context {
+	struct device *device;   /* NULL: not to be measured */
+	struct context *witness; /* who asks */
+	uint64_t free_bytes, counted_bytes;
+	unsigned tag; /* who asked */
+};
+
+struct outside_context outside_context_begin(CUdevice device, bool is_primary,
+					     const void *return_address);
+/* handle: registered already. */
+void outside_context_end(const struct outside_context *before, CUcontext handle);
 
 /* external.h's calls for hook bodies, which may run in a forked child or before cuInit. */
 static inline struct external_record *

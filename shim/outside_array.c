@@ -49,13 +49,15 @@ find_locked(const struct question *question)
 static bool
 is_answered(const struct question *question, uint64_t *ret_bytes)
 {
+	bool is_answer;
 	size_t i;
 
 	pthread_mutex_lock(&known_lock);
 	i = find_locked(question);
+	is_answer = i < n_known || i == N_KNOWN;
 	*ret_bytes = i < n_known ? known[i].bytes : 0;
 	pthread_mutex_unlock(&known_lock);
-	return i < n_known || i == N_KNOWN;
+	return is_answer;
 }
 
 static void

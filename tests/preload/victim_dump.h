@@ -62,3 +62,14 @@ victim_dump_number(const struct poolshim_api *api, int device, const char *objec
 	free(text);
 	return number;
 }
+
+/* What a kind of memory past the pool has at a place; UINT64_MAX: the kind is not told there. */
+static inline void VICTIM_UNUSED
+victim_dump_expect(const struct poolshim_api *api, int device, const char *kind, uint64_t bytes,
+		   const char *when)
+{
+	const uint64_t found = victim_dump_number(api, device, "external", kind);
+
+	EXPECT(found == bytes, "%s: %s has %lld bytes at place %d, not %llu", when, kind,
+	       (long long)found, device, (unsigned long long)bytes);
+}

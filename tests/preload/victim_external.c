@@ -67,6 +67,44 @@ get_array3d(struct piece *p)
 	return cuArray3DCreate_v2(&p->array, &how);
 }
 
+/* The forms of CUDA 2. */
+static CUresult
+get_old_array(struct piece *p)
+{
+	const CUDA_ARRAY_DESCRIPTOR_v1 how = {
+		.Width = SIDE, .Height = SIDE, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 2};
+
+	return cuArrayCreate(&p->array, &how);
+}
+
+static CUresult
+get_old_array3d(struct piece *p)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR_v1 how = {.Width = SIDE,
+						.Height = SIDE,
+						.Depth = 3,
+						.Format = CU_AD_FORMAT_FLOAT,
+						.NumChannels = 1};
+
+	return cuArray3DCreate(&p->array, &how);
+}
+
+static CUresult
+get_old_pinned(struct piece *p)
+{
+	void *bytes = NULL;
+	CUresult r = cuMemAllocHost(&bytes, MIB);
+
+	p->addr = (CUdeviceptr)(uintptr_t)bytes;
+	return r;
+}
+
+static CUresult
+free_pinned(struct piece *p)
+{
+	return cuMemFreeHost((void *)(uintptr_t)p->addr);
+}
+
 static CUresult
 get_sparse(struct piece *p)
 {
@@ -253,6 +291,11 @@ static const struct row {
 	 false},
 	{"arrays", "cuArray3DCreate_v2", "cuArrayDestroy", get_array3d, end_array, SIDE *SIDE * 4,
 	 false},
+	{"arrays", "cuArrayCreate", "cuArrayDestroy", get_old_array, end_array, SIDE *SIDE * 8,
+	 false},
+	{"arrays", "cuArray3DCreate", "cuArrayDestroy", get_old_array3d, end_array, SIDE *SIDE * 12,
+	 false},
+	{"pinned", "cuMemAllocHost", "cuMemFreeHost", get_old_pinned, free_pinned, MIB, true},
 	{"arrays", "cuArray3DCreate_v2", "cuArrayDestroy", get_sparse, end_array, 0, false},
 	{"arrays", "cuArray3DCreate_v2", "cuArrayDestroy", get_deferred, end_array, 0, false},
 	{"arrays", "cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", get_mipmap, end_mipmap,

@@ -31,7 +31,9 @@ GOOD_TREE = {
                            'DRIVER(cuInit, "cuInit", CONTEXT, 0, NONE, NONE)\n'
                            'SUBMIT(cuLaunch, "cuLaunch", SUBMITS, 0, LEGACY, DEFAULT)\n'
                            'SUBMIT(cuMemcpy, "cuMemcpy", SUBMITS, DRIVER_A | DRIVER_B,\n\tLEGACY)\n'
+                           'DRIVER(cuTake, "cuTake", ALLOCATES, 0, NONE, NONE)\n'
                            'SYNC(cuCtxSynchronize, "cuCtxSynchronize", SYNCHRONISES, 0, NONE)\n',
+    "shim/uncounted.def": LICENCE + 'UNCOUNTED(cuTake, "why")\n',
     "shim/real.def": LICENCE + "REAL(cuCtxSynchronize, REQUIRED)\n",
     "shim/runtime_hooks.def": LICENCE + "RUNTIME_HOOK(cudaMalloc, b)\n",
     "shim/poolshim.h": LICENCE + "int poolshim_dump(const char *path);\n",
@@ -79,6 +81,13 @@ TREE_CASES = [
      "a.c:1"),
     ("layering", "cuda.h that renames", "shim/init.c", "#include <cuda.h>\n",
      "without __CUDA_API_VERSION_INTERNAL"),
+    ("counted", "an allocation that nobody counts", "shim/uncounted.def", LICENCE,
+     "cuTake is neither counted nor in uncounted.def"),
+    ("counted", "a reason for what is counted", "shim/hooks.def",
+     HOOKS + 'HOOK(cuTake, "cuTake", NONE, OPTIONAL)\n', "cuTake has a body in hooks.def"),
+    ("counted", "a reason for what allocates nothing", "shim/uncounted.def",
+     LICENCE + 'UNCOUNTED(cuTake, "why")\nUNCOUNTED(cuInit, "why")\n',
+     "cuInit neither allocates nor frees"),
     ("docs", "an option that the README lacks", "README.md", "# x\n",
      "README.md: POOLSHIM_LIMIT is not documented"),
     ("docs", "another default in the README", "README.md", "| `POOLSHIM_LIMIT` | `8g` |\n",
