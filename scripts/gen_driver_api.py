@@ -70,7 +70,7 @@ def preprocess(headers, compiler):
             (pathlib.Path(folder) / name).write_text(text, encoding="utf-8")
         result = subprocess.run(
             [*compiler, "-E", "-P", "-nostdinc", "-I", folder, "-I", str(FOREIGN), "-I",
-             str(headers), "-D__attribute__(x)=", "-"],
+             str(headers), "-D__attribute__(x)=", "-D_Alignas(x)=", "-"],
             input=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if result.returncode != 0:
         raise GeneratorError(f"the headers in {headers} cannot be read:\n{result.stderr}")
