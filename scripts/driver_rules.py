@@ -71,7 +71,7 @@ MAY_SYNCHRONISE = re.compile(
     r"cuGLUnregisterBufferObject|cuIpcCloseMemHandle|cuDestroyExternalMemory")
 
 RULES = [
-    Rule(r"cuStream(Begin\w*Capture|End\w*Capture)\w*|cuStreamUpdateCaptureDependencies", "CAPTURES"),
+    Rule(r"cuStream(Begin|End)\w*[Cc]apture\w*|cuStreamUpdateCaptureDependencies", "CAPTURES"),
     Rule(r"cu\w+Synchronize", "SYNCHRONISES"),
     Rule(r"cu(Ctx|GreenCtx)(Record|Wait)Event", "SUBMITS"),
     Rule(r"cuInit|cuGLInit|cu(Ctx|GreenCtx|GLCtx|VDPAUCtx)(Create|Destroy)|"
@@ -102,11 +102,20 @@ def find_rule(query):
     return None
 
 
+# What only asks, though a stream leads to the answer. Elsewhere "Attribute" in the name of a function
+# that takes a stream says how it does its work (cuMemcpyWithAttributesAsync, in headers of 13.5).
+ASKS_ABOUT_STREAM = re.compile(r"cu(Stream|Occupancy)\w+")
+
+
 def kind_of(function, place):
     rule = find_rule(function.query)
+    takes_stream = place != "NONE"
+    if rule and rule.kind == "ATTRIBUTE" and takes_stream and not ASKS_ABOUT_STREAM.fullmatch(
+            function.query):
+        rule = None
     if rule:
         return rule.kind, set(rule.flags)
-    return ("SUBMITS" if place != "NONE" else "HARMLESS"), set()
+    return ("SUBMITS" if takes_stream else "HARMLESS"), set()
 
 
 def place_of(function, uses_default):

@@ -54,6 +54,13 @@ ROWS = [
      "(CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n))"),
     ("a question about a stream is none", "",
      'DRIVER(cuStreamGetThing, "cuStreamGetThing", ATTRIBUTE, 0, LEGACY, PARAM)'),
+    ("attributes of a copy make no question of it",
+     "CUresult cuCopyWithAttributesAsync(CUdeviceptr dst, CUstream hStream);",
+     'SUBMIT(cuCopyWithAttributesAsync, "cuCopyWithAttributesAsync", SUBMITS, 0, LEGACY, PARAM, '
+     "(hStream), (CUdeviceptr dst, CUstream hStream), (dst, hStream))"),
+    ("a capture begins by any name", "CUresult cuStreamBeginRecaptureToGraph(CUstream hStream);",
+     'DRIVER(cuStreamBeginRecaptureToGraph, "cuStreamBeginRecaptureToGraph", CAPTURES, 0, LEGACY, '
+     "PARAM)"),
     ("a context's synchronise is context-wide", "",
      'SYNC(cuCtxSynchronize, "cuCtxSynchronize", SYNCHRONISES, 0, NONE, CONTEXT, (NULL), (void), ())'),
     ("an event's is known by the event", "", 'SYNC(cuEventSynchronize, "cuEventSynchronize", '
