@@ -83,8 +83,9 @@ expect_text(const char *folder, const char *mode, const char *why)
 	read_file(path, dump_text, sizeof(dump_text));
 	EXPECT(strstr(dump_text, wanted), "the text does not say '%s': %s", wanted, dump_text);
 	EXPECT(count_lines(dump_text, "\n") <= 25, "too many lines: %s", dump_text);
-	for (const char *line = dump_text; *line; line += strcspn(line, "\n") + 1)
-		EXPECT(strcspn(line, "\n") <= 100, "a wide line: %s", line);
+	/* an index: with a pointer gcc warns of NULL in UBSan builds */
+	for (size_t at = 0; dump_text[at]; at += strcspn(&dump_text[at], "\n") + 1)
+		EXPECT(strcspn(&dump_text[at], "\n") <= 100, "a wide line: %s", &dump_text[at]);
 }
 
 /* In mode account the tool sees each block by itself. */
