@@ -33,6 +33,15 @@ alloc_find(uint64_t addr)
 	return found ? *found : NULL;
 }
 
+/* What lies behind the requested bytes is nobody's to whoever asks about an address (measured). */
+struct alloc *
+alloc_find_requested(uint64_t addr)
+{
+	struct alloc *a = alloc_find(addr);
+
+	return a && addr - a->base < a->size_bytes ? a : NULL;
+}
+
 CUresult
 alloc_insert(const struct alloc *init, struct alloc **ret_alloc)
 {

@@ -19,7 +19,7 @@ host_release(struct alloc *a)
 bool
 host_is_pinned(uint64_t addr)
 {
-	const struct alloc *a = alloc_find(addr);
+	const struct alloc *a = alloc_find_requested(addr);
 
 	return a && (a->kind == ALLOC_HOST || a->kind == ALLOC_REGISTERED);
 }
@@ -181,7 +181,7 @@ cuMemHostGetFlags(unsigned int *flags, void *p)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	a = alloc_find((uint64_t)p);
+	a = alloc_find_requested((uint64_t)p);
 	if (!flags || !a || a->kind != ALLOC_HOST)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	/* Under unified addressing all pinned memory is mapped. */

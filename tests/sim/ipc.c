@@ -50,7 +50,7 @@ cuIpcGetMemHandle(CUipcMemHandle *ret_handle, CUdeviceptr ptr)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	a = alloc_find(ptr);
+	a = alloc_find_requested(ptr);
 	if (!ret_handle || !a || a->kind != ALLOC_DEVICE)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	phys = a->chunk ? a->chunk->phys : a->phys;

@@ -113,7 +113,7 @@ cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdeviceptr ptr)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	a = alloc_find(ptr);
+	a = alloc_find_requested(ptr);
 	if (!data || !a)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	return sim_leave(get(a, ptr, attr, data));
@@ -174,7 +174,7 @@ cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attrs, void **data, 
 		    attrs[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS ||
 		    attrs[i] > CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID)
 			return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	a = alloc_find(ptr);
+	a = alloc_find_requested(ptr);
 	if (a && !ctx_current())
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	for (unsigned i = 0; i < n; i++) {
@@ -194,7 +194,7 @@ cuPointerSetAttribute(const void *value, CUpointer_attribute attr, CUdeviceptr p
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	a = alloc_find(ptr);
+	a = alloc_find_requested(ptr);
 	if (!value || !a || attr != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (a->kind == ALLOC_VMM || a->kind == ALLOC_ASYNC)

@@ -393,6 +393,7 @@ CUresult ctx_retain_primary(struct device *dev, struct CUctx_st **ret_ctx);
 
 /* alloc.c: the allocations, by address; carving. */
 struct alloc *alloc_find(uint64_t addr);
+struct alloc *alloc_find_requested(uint64_t addr);
 CUresult alloc_insert(const struct alloc *init, struct alloc **ret_alloc);
 void alloc_remove(struct alloc *a);
 void alloc_for_each(bool (*visit)(struct alloc *a, void *arg), void *arg);
