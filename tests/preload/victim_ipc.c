@@ -278,6 +278,32 @@ free_async(CUdeviceptr addr)
 	return cuMemFreeAsync(addr, NULL);
 }
 
+/* Many threads of the importer open and close blocks of one segment. */
+static void
+by_many_threads(void)
+{
+	enum { N_SMALL = 4, N_THREADS = 8 };
+	struct import_reply reply = {0};
+
+	for (size_t i = 0; i < N_THREADS; i++) {
+		const struct block *block = &blocks[i % N_SMALL];
+
+		reply = import_call(&(struct import_request){.op = IMPORT_STORM,
+							     .handle = block->handle,
+							     .n_bytes = block->n_bytes,
+							     .value = block->value,
+							     .n_threads = N_THREADS});
+		EXPECT(reply.status == CUDA_SUCCESS, "threads that open and close: %d",
+		       reply.status);
+	}
+	EXPECT(reply.n_bytes == 0, "threads read %zu wrong words", reply.n_bytes);
+	for (size_t i = 0; i < N_SMALL; i++) {
+		open_block(&blocks[i], "after the threads");
+		close_block(&blocks[i], "after the threads");
+		expect_closed(&blocks[i], "after the threads");
+	}
+}
+
 /* A context that ends takes its imports along; the addresses are unknown then. */
 static void
 reset_of_the_importer(void)
@@ -360,6 +386,8 @@ exporter_main(bool is_importer_plain)
 	by_an_interior_pointer();
 	in_the_same_process();
 	freed_by_the_exporter();
+	if (is_understood)
+		by_many_threads();
 	reset_of_the_importer();
 	if (fail && is_understood) {
 		failing_calls_of_the_importer();

@@ -6,6 +6,7 @@
  *
  * import_*() are called by the exporter; importer_main() is the other process.
  */
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,7 +18,8 @@ enum import_op {
 	IMPORT_COUNT_WRONG,
 	IMPORT_RANGE,
 	IMPORT_RESET,
-	IMPORT_FAIL
+	IMPORT_FAIL,
+	IMPORT_STORM,
 };
 
 struct import_request {
@@ -27,6 +29,7 @@ struct import_request {
 	CUdeviceptr addr;
 	size_t n_bytes;
 	unsigned int value; /* IMPORT_COUNT_WRONG: of each word; IMPORT_FAIL: the code */
+	size_t n_threads;   /* IMPORT_STORM: as many requests make one */
 	char name[40];      /* IMPORT_FAIL: of the function whose next call fails */
 };
 
@@ -136,6 +139,68 @@ serve_range(const struct import_request *request, struct import_reply *reply)
 	return cuMemGetAddressRange_v2(&reply->addr, &reply->n_bytes, request->addr);
 }
 
+struct storm {
+	CUcontext context;
+	CUipcMemHandle handle;
+	size_t n_bytes;
+	unsigned int value;
+	CUresult status;
+	size_t n_wrong;
+};
+
+/* Opens, reads and closes one block again and again, beside others that do so with its neighbours.
+ */
+static void *
+storm_thread(void *arg)
+{
+	enum { N_TIMES = 200 };
+	struct storm *storm = arg;
+	struct import_request request = {
+		.handle = storm->handle, .n_bytes = storm->n_bytes, .value = storm->value};
+	struct import_reply reply;
+
+	storm->status = cuCtxSetCurrent(storm->context);
+	for (int i = 0; i < N_TIMES && storm->status == CUDA_SUCCESS; i++) {
+		request.version = 1 + i % 2;
+		storm->status = serve_open(&request, &reply);
+		if (storm->status != CUDA_SUCCESS)
+			break;
+		request.addr = reply.addr;
+		storm->status = serve_count_wrong(&request, &reply);
+		storm->n_wrong += reply.n_bytes;
+		if (storm->status == CUDA_SUCCESS)
+			storm->status = cuIpcCloseMemHandle(request.addr);
+	}
+	return NULL;
+}
+
+/* Adds a thread; the last one lets all of them run. */
+static CUresult
+serve_storm(const struct import_request *request, struct import_reply *reply)
+{
+	enum { N_THREADS_MAX = 16 };
+	static struct storm storms[N_THREADS_MAX];
+	static size_t n_storms;
+	pthread_t threads[N_THREADS_MAX];
+	CUresult r = CUDA_SUCCESS;
+
+	storms[n_storms] = (struct storm){
+		.handle = request->handle, .n_bytes = request->n_bytes, .value = request->value};
+	MUST(cuCtxGetCurrent(&storms[n_storms].context));
+	if (++n_storms < request->n_threads)
+		return CUDA_SUCCESS;
+	for (size_t i = 0; i < n_storms; i++)
+		if (pthread_create(&threads[i], NULL, storm_thread, &storms[i]) != 0)
+			exit(2);
+	for (size_t i = 0; i < n_storms; i++) {
+		pthread_join(threads[i], NULL);
+		r = storms[i].status ? storms[i].status : r;
+		reply->n_bytes += storms[i].n_wrong;
+	}
+	n_storms = 0;
+	return r;
+}
+
 static CUresult
 serve_reset(void)
 {
@@ -194,6 +259,9 @@ importer_main(int socket)
 			break;
 		case IMPORT_FAIL:
 			reply.status = serve_fail(&request);
+			break;
+		case IMPORT_STORM:
+			reply.status = serve_storm(&request, &reply);
 			break;
 		}
 		if (send(socket, &reply, sizeof(reply), MSG_NOSIGNAL) != sizeof(reply))
