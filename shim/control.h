@@ -20,6 +20,7 @@
 #include "pool/stats.h"
 #include "pool/stats_abi.h"
 #include "shim/coverage.h"
+#include "shim/external.h"
 
 enum {
 	CONTROL_N_DEVICES = LIMIT_N_DEVICES,
@@ -37,6 +38,7 @@ enum control_section {
 struct control_memory {
 	_Atomic uint64_t limit_bytes; /* 0: none */
 	struct stats stats;
+	struct external external;
 };
 
 struct control_device {

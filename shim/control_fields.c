@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a control block says about itself: the tables of sections and fields, made from the structs
- * and from pool/stats.def.
+ * and from pool/stats.def and external.def.
  */
 #include <stddef.h>
 #include <string.h>
@@ -14,12 +14,13 @@ struct row {
 };
 
 #define FIELD(in, item, label, member, kind, count, stride) \
-	{in, \
-	 {.name = label, \
-	  .offset = offsetof(struct item, member), \
-	  .type = kind, \
-	  .n = (count), \
-	  .stride_bytes = (stride)}},
+	{ \
+		in, \
+		{ \
+			.name = label, .offset = offsetof(struct item, member), .type = kind, \
+			.n = (count), .stride_bytes = (stride) \
+		} \
+	}
 #define U64(in, item, label, member) FIELD(in, item, label, member, STATS_ABI_U64, 1, 8)
 #define TEXT(in, item, member) \
 	FIELD(in, item, #member, member, STATS_ABI_TEXT, sizeof(((struct item *)0)->member), 1)
@@ -29,47 +30,81 @@ struct row {
 	FIELD(in, item, label, memory stats.sizes[0].part, STATS_ABI_U64, STATS_N_SIZE_CLASSES, \
 	      sizeof(((struct stats *)0)->sizes[0]))
 
-/* Rows of one section stand together. */
+/* The kinds of external.def that lie in a place. */
+#define ON_HOST_DEVICE(...)
+#define ON_HOST_HOST(...) __VA_ARGS__
+#define ON_HOST_EITHER(...) __VA_ARGS__
+#define ON_DEVICES_DEVICE(...) __VA_ARGS__
+#define ON_DEVICES_HOST(...)
+#define ON_DEVICES_EITHER(...) __VA_ARGS__
+#define SUMS(in, item, memory) \
+	U64(in, item, "external_bytes", memory external.total_bytes), \
+		U64(in, item, "peak_external_bytes", memory external.peak_total_bytes), \
+		U64(in, item, "external_unmeasured_count", memory external.n_unmeasured)
+
+/* Rows of one section stand together, and those of one group. */
 static const struct row rows[] = {
-	TEXT(CONTROL_PROCESS, control_process,
-	     version) TEXT(CONTROL_PROCESS, control_process,
-			   mode) TEXT(CONTROL_PROCESS, control_process,
-				      host_name) TEXT(CONTROL_PROCESS, control_process,
-						      rank) TEXT(CONTROL_PROCESS, control_process,
-								 exe) TEXT(CONTROL_PROCESS,
-									   control_process, config)
+	TEXT(CONTROL_PROCESS, control_process, version),
+	TEXT(CONTROL_PROCESS, control_process, mode),
+	TEXT(CONTROL_PROCESS, control_process, host_name),
+	TEXT(CONTROL_PROCESS, control_process, rank),
+	TEXT(CONTROL_PROCESS, control_process, exe),
+	TEXT(CONTROL_PROCESS, control_process, config),
 
-		U64(CONTROL_HOST, control_memory, "limit_bytes", limit_bytes)
+	U64(CONTROL_HOST, control_memory, "limit_bytes", limit_bytes),
 #define GAUGE(name, peak, help) \
-	U64(CONTROL_HOST, control_memory, #name, stats.name) \
-	U64(CONTROL_HOST, control_memory, #peak, stats.peak)
-#define COUNTER(name, help) U64(CONTROL_HOST, control_memory, #name, stats.name)
+	U64(CONTROL_HOST, control_memory, #name, stats.name), \
+		U64(CONTROL_HOST, control_memory, #peak, stats.peak),
+#define COUNTER(name, help) U64(CONTROL_HOST, control_memory, #name, stats.name),
 #include "pool/stats.def"
 #undef GAUGE
 #undef COUNTER
-			SIZES(CONTROL_HOST, control_memory, , "sizes.count",
-			      count) SIZES(CONTROL_HOST, control_memory, , "sizes.live", n_live)
+	SIZES(CONTROL_HOST, control_memory, , "sizes.count", count),
+	SIZES(CONTROL_HOST, control_memory, , "sizes.live", n_live),
+	SUMS(CONTROL_HOST, control_memory, ),
+#define EXTERNAL(name, place, help) \
+	ON_HOST_##place(U64(CONTROL_HOST, control_memory, "external." #name, \
+			    external.bytes[EXTERNAL_##name]), )
+#include "shim/external.def"
+#undef EXTERNAL
+#define EXTERNAL(name, place, help) \
+	ON_HOST_##place(U64(CONTROL_HOST, control_memory, "peak_external." #name, \
+			    external.peak_bytes[EXTERNAL_##name]), )
+#include "shim/external.def"
+#undef EXTERNAL
 
-				U64(CONTROL_DEVICES, control_device, "is_known",
-				    is_known) U64(CONTROL_DEVICES, control_device, "index",
-						  index) TEXT(CONTROL_DEVICES, control_device, uuid)
-					TEXT(CONTROL_DEVICES, control_device,
-					     name) U64(CONTROL_DEVICES, control_device,
-						       "device_total_bytes", device_total_bytes)
-						U64(CONTROL_DEVICES, control_device, "limit_bytes",
-						    memory.limit_bytes)
+	U64(CONTROL_DEVICES, control_device, "is_known", is_known),
+	U64(CONTROL_DEVICES, control_device, "index", index),
+	TEXT(CONTROL_DEVICES, control_device, uuid),
+	TEXT(CONTROL_DEVICES, control_device, name),
+	U64(CONTROL_DEVICES, control_device, "device_total_bytes", device_total_bytes),
+	U64(CONTROL_DEVICES, control_device, "limit_bytes", memory.limit_bytes),
 #define GAUGE(name, peak, help) \
-	U64(CONTROL_DEVICES, control_device, #name, memory.stats.name) \
-	U64(CONTROL_DEVICES, control_device, #peak, memory.stats.peak)
-#define COUNTER(name, help) U64(CONTROL_DEVICES, control_device, #name, memory.stats.name)
+	U64(CONTROL_DEVICES, control_device, #name, memory.stats.name), \
+		U64(CONTROL_DEVICES, control_device, #peak, memory.stats.peak),
+#define COUNTER(name, help) U64(CONTROL_DEVICES, control_device, #name, memory.stats.name),
 #include "pool/stats.def"
 #undef GAUGE
 #undef COUNTER
-							SIZES(CONTROL_DEVICES, control_device,
-							      memory., "sizes.count", count)
-								SIZES(CONTROL_DEVICES,
-								      control_device, memory.,
-								      "sizes.live", n_live)};
+	SIZES(CONTROL_DEVICES, control_device, memory., "sizes.count", count),
+	SIZES(CONTROL_DEVICES, control_device, memory., "sizes.live", n_live),
+	SUMS(CONTROL_DEVICES, control_device, memory.),
+#define EXTERNAL(name, place, help) \
+	ON_DEVICES_##place(U64(CONTROL_DEVICES, control_device, "external." #name, \
+			       memory.external.bytes[EXTERNAL_##name]), )
+#include "shim/external.def"
+#undef EXTERNAL
+	/* Registered with the device; it lies on the host. */
+	U64(CONTROL_DEVICES, control_device, "external.registered",
+	    memory.external.bytes[EXTERNAL_registered]),
+#define EXTERNAL(name, place, help) \
+	ON_DEVICES_##place(U64(CONTROL_DEVICES, control_device, "peak_external." #name, \
+			       memory.external.peak_bytes[EXTERNAL_##name]), )
+#include "shim/external.def"
+#undef EXTERNAL
+	U64(CONTROL_DEVICES, control_device, "peak_external.registered",
+	    memory.external.peak_bytes[EXTERNAL_registered]),
+};
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 

@@ -10,7 +10,6 @@
 #include "shim/init.h"
 
 struct account device_host_account = {.limit_bytes = LIMIT_NONE};
-struct external device_host_external;
 
 static struct device devices[DEVICE_N_MAX];
 static atomic_bool is_filled[DEVICE_N_MAX];
@@ -30,6 +29,12 @@ struct stats *
 device_host_stats(void)
 {
 	return &control->host.stats;
+}
+
+struct external *
+device_host_external(void)
+{
+	return &control->host.external;
 }
 
 static void
@@ -84,6 +89,7 @@ describe(struct device *device)
 	memcpy(place->uuid, device->uuid, sizeof(place->uuid));
 	tell_limit(&place->memory, limit_get(&device->account));
 	device->stats = &place->memory.stats;
+	device->external = &place->memory.external;
 	/* release: what describes the device, for readers that see that it is known */
 	atomic_store_explicit(&place->is_known, 1, memory_order_release);
 }

@@ -25,8 +25,8 @@ struct device {
 	uint64_t total_bytes;
 	bool reads_pageable; /* kernels may write any host memory: every free waits as natively */
 	struct account account;
-	struct stats *stats;      /* in the control block */
-	struct external external; /* what lies there past the pool */
+	struct stats *stats;       /* in the control block */
+	struct external *external; /* what lies there past the pool; in the control block */
 };
 
 /*
@@ -46,4 +46,4 @@ extern struct account device_host_account;
 void device_set_host_limit(uint64_t limit_bytes);
 
 /* Host memory that the driver holds for the process past the pool. */
-extern struct external device_host_external;
+struct external *device_host_external(void);

@@ -35,9 +35,9 @@ place(const struct outside_scope *scope, struct external_item *item)
 {
 	const bool is_on_host = external_kinds[item->kind].place == EXTERNAL_ON_HOST;
 
-	item->place = is_on_host ? &device_host_external : &scope->device->external;
+	item->place = is_on_host ? device_host_external() : scope->device->external;
 	/* Whose context registered it is told with that device; it lies on the host. */
-	item->via = item->kind == EXTERNAL_registered ? &scope->device->external : NULL;
+	item->via = item->kind == EXTERNAL_registered ? scope->device->external : NULL;
 	item->life = scope->life;
 	item->generation = scope->generation;
 	item->tag = scope->tag;
@@ -61,9 +61,9 @@ place_of(const CUmemLocation *location)
 	struct device *device;
 
 	if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-		return &device_host_external;
+		return device_host_external();
 	device = device_get(location->id);
-	return device ? &device->external : NULL;
+	return device ? device->external : NULL;
 }
 
 void
@@ -152,7 +152,7 @@ outside_count_imported_pointer(CUdeviceptr addr, const void *return_address)
 	if (!device)
 		return;
 	item.tag = tag_of(return_address);
-	item.place = &device->external;
+	item.place = device->external;
 	ask_size(addr, &item);
 	external_add(&item);
 }
@@ -203,14 +203,14 @@ ask_pool(CUdeviceptr addr, struct external_item *item)
 		return false;
 	if (memory_type == CU_MEMORYTYPE_HOST) {
 		item->kind = EXTERNAL_user_pools;
-		item->place = &device_host_external;
+		item->place = device_host_external();
 		return true;
 	}
 	device = device_get(ordinal);
 	if (!device)
 		return false;
 	item->kind = is_default_pool(pool, ordinal) ? EXTERNAL_async : EXTERNAL_user_pools;
-	item->place = &device->external;
+	item->place = device->external;
 	return true;
 }
 
@@ -240,7 +240,7 @@ outside_count_async(CUdeviceptr addr, uint64_t bytes, CUstream stream, enum hook
 		outside_note_graph_node(context->device->index);
 		return;
 	}
-	item.place = &context->device->external;
+	item.place = context->device->external;
 	external_add(&item);
 }
 
@@ -273,6 +273,6 @@ outside_read_graphs_slow(void)
 
 		if (real.cuDeviceGetGraphMemAttribute(index, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
 						      &bytes) == CUDA_SUCCESS)
-			external_set(&device_find(index)->external, EXTERNAL_graph, bytes);
+			external_set(device_find(index)->external, EXTERNAL_graph, bytes);
 	}
 }

@@ -146,7 +146,7 @@ count(const struct outside_scope *scope, enum external_space space, uint64_t key
 
 	if (!scope->device || (how->Flags & NO_MEMORY_FLAGS))
 		return;
-	item.place = &scope->device->external;
+	item.place = scope->device->external;
 	item.bytes = measure(scope, how, n_levels);
 	item.is_unmeasured = item.bytes == 0;
 	external_add(&item);

@@ -14,7 +14,7 @@
 static uint64_t
 counted_bytes(const struct device *device)
 {
-	return stats_read(&device->stats->total_bytes) + stats_read(&device->external.total_bytes);
+	return stats_read(&device->stats->total_bytes) + stats_read(&device->external->total_bytes);
 }
 
 /* Through a context that may be ending in another thread: the gate of capture.h. */
@@ -90,7 +90,7 @@ outside_context_end(const struct outside_context *before, CUcontext handle)
 	if (taken_bytes <= 0 || (uint64_t)taken_bytes > before->device->total_bytes)
 		return;
 	item.bytes = (uint64_t)taken_bytes;
-	item.place = &before->device->external;
+	item.place = before->device->external;
 	item.life = &context->generation;
 	/* acquire: the generation of this context, which is registered */
 	item.generation = atomic_load_explicit(item.life, memory_order_acquire);

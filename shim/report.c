@@ -206,16 +206,15 @@ report_gather(struct report *report, enum report_reason reason)
 			continue;
 		entry->device = device;
 		entry->limit_bytes = limit_get(&device->account);
-		gather_memory(device, device->stats, &device->external, report->exe,
-			      &entry->memory);
-		read_external(&device->external, &entry->external);
+		gather_memory(device, device->stats, device->external, report->exe, &entry->memory);
+		read_external(device->external, &entry->external);
 		report->was_used |= entry->memory.alloc_count > 0 || entry->memory.oom_count > 0 ||
 				    was_external_used(&entry->external);
 		report->n_devices++;
 	}
-	gather_memory(NULL, device_host_stats(), &device_host_external, report->exe,
+	gather_memory(NULL, device_host_stats(), device_host_external(), report->exe,
 		      &report->pinned);
-	read_external(&device_host_external, &report->host_external);
+	read_external(device_host_external(), &report->host_external);
 	report->was_used |=
 		report->pinned.alloc_count > 0 || was_external_used(&report->host_external);
 }

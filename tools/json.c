@@ -108,12 +108,16 @@ is_printed_elsewhere(const char *name)
 	       strcmp(name, "config") == 0 || strcmp(name, "host_name") == 0;
 }
 
-/* 0 stands for no limit, and an empty text for none. */
+/* 0 stands for no limit, and an empty text for none; what contexts take is told if it was measured.
+ */
 static bool
 is_absent(struct item *item, const struct stats_abi_field *field)
 {
 	g_autofree char *text = NULL;
 
+	if (g_str_has_suffix(field->name, "external.context"))
+		return !block_u64(item->block, item->section, item->number,
+				  "peak_external.context");
 	if (field->type == STATS_ABI_U64)
 		return strcmp(field->name, "limit_bytes") == 0 &&
 		       !block_value(item->block, item->section, item->number, field, 0);

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <glib.h>
 
@@ -79,6 +80,34 @@ print_memory(const struct memory *m)
 	       m->fence_count, m->wait_count, (double)m->wait_ns / 1e6, pending, back);
 }
 
+/* One line, if there was anything past the pool, with the highest values of its kinds. */
+static void
+print_external(const struct block *block, const struct stats_abi_section *section, uint32_t item,
+	       const char *indent)
+{
+	static const char group[] = "peak_external.";
+	g_autofree char *now = text_size(block_u64(block, section, item, "external_bytes"));
+	const uint64_t peak = block_u64(block, section, item, "peak_external_bytes");
+	g_autofree char *most = text_size(peak);
+	const char *between = " (";
+
+	if (!peak)
+		return;
+	printf("%soutside the pool: now %s, peak %s", indent, now, most);
+	for (uint32_t i = 0; i < section->n_fields; i++) {
+		const struct stats_abi_field *field = block_field(block, section, i);
+		g_autofree char *size = NULL;
+
+		if (!g_str_has_prefix(field->name, group) ||
+		    !block_u64(block, section, item, field->name))
+			continue;
+		size = text_size(block_u64(block, section, item, field->name));
+		printf("%s%s %s", between, field->name + strlen(group), size);
+		between = ", ";
+	}
+	puts(between[0] == ',' ? ")" : "");
+}
+
 static void
 print_device(const struct block *block, const struct stats_abi_section *devices, uint32_t item)
 {
@@ -93,6 +122,7 @@ print_device(const struct block *block, const struct stats_abi_section *devices,
 	printf("GPU %" PRIu64 "  %s, %s, limit %s\n", block_u64(block, devices, item, "index"),
 	       plain, total, limit);
 	print_memory(&memory);
+	print_external(block, devices, item, "  ");
 }
 
 static void
@@ -115,17 +145,20 @@ static void
 print_text(const struct block *block)
 {
 	const struct stats_abi_section *devices = block_section(block, "devices");
+	const struct stats_abi_section *host = block_section(block, "host");
 	struct memory pinned;
 
 	print_head(block);
 	for (uint32_t i = 0; devices && i < devices->n_items; i++)
 		if (block_u64(block, devices, i, "is_known"))
 			print_device(block, devices, i);
-	read_memory(block, block_section(block, "host"), 0, &pinned);
-	if (!is_in_use(&pinned))
-		return;
-	puts("pinned host memory");
-	print_memory(&pinned);
+	read_memory(block, host, 0, &pinned);
+	if (is_in_use(&pinned)) {
+		puts("pinned host memory");
+		print_memory(&pinned);
+	}
+	if (host)
+		print_external(block, host, 0, "host ");
 }
 
 static void

@@ -90,6 +90,9 @@ def check_held(stats, state, what):
         expect(device[name] == value, f"{what}: {name} is {device[name]}, not {value}")
     expect(device["used_bytes"] + device["free_bytes"] == device["total_bytes"], f"{what}: used + free is not total")
     expect(stats["host"]["requested_bytes"] == 5000, f"{what}: pinned {stats['host']['requested_bytes']}")
+    expect(device["external"]["managed"] == device["external_bytes"] == device["peak_external"]["managed"] == 70000,
+           f"{what}: outside the pool {device['external']}")
+    expect("context" not in device["external"], f"{what}: a context that nobody measured is told")
     expect(sum(size["count"] for size in device["sizes"]) == 3, f"{what}: the histogram {device['sizes']}")
     expect(device["name"] == "Software device 0" and device["uuid"].startswith("GPU-"), f"{what}: identity {device}")
     expect(sum(stats["coverage"]["routes"].values()) > 0, f"{what}: no route was counted")
@@ -111,6 +114,7 @@ def check_alive(tool, program):
     expect(any(line.split()[0] == str(victim.pid) for line in text.splitlines()), "list as text misses the process")
     text = tool.run("stats", str(victim.pid)).stdout
     expect(f"pid {victim.pid}" in text and "GPU 0" in text and "pinned host memory" in text, f"stats as text: {text}")
+    expect("outside the pool" in text and "managed" in text, f"stats as text misses what is outside the pool: {text}")
     victim.go_on()
     victim.wait_ready()
     expect(tool.stats(victim.pid)["devices"][0]["alloc_count"] == 6, "the figures are not live")

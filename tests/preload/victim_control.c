@@ -32,7 +32,7 @@ wait_for_line(void)
 static void
 allocate(void)
 {
-	CUdeviceptr small, large, freed;
+	CUdeviceptr small, large, freed, managed;
 	void *pinned;
 
 	MUST(cuMemAlloc_v2(&small, 1000));
@@ -40,6 +40,7 @@ allocate(void)
 	MUST(cuMemAlloc_v2(&freed, 50000));
 	MUST(cuMemFree_v2(freed));
 	MUST(cuMemHostAlloc(&pinned, 5000, 0));
+	MUST(cuMemAllocManaged(&managed, 70000, CU_MEM_ATTACH_GLOBAL));
 }
 
 /* What a child does that inherits all of it: allocates, if anyone lets it, and ends by exit(). */
