@@ -25,7 +25,7 @@ enum coverage_route {
 };
 
 enum {
-	COVERAGE_MAX_NAMES = 16,
+	COVERAGE_MAX_NAMES = 32,
 	COVERAGE_NAME_BYTES = 64, /* with the end; longer names are cut */
 };
 

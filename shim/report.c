@@ -180,9 +180,8 @@ explain_order(struct report *report)
 	const struct coverage *coverage = &report->coverage;
 
 	if (coverage->is_in_doubt)
-		snprintf(report->why, sizeof(report->why),
-			 "coverage in doubt: the driver's %s is not known",
-			 coverage->n_unknown ? coverage->unknown[0] : "function");
+		snprintf(report->why, sizeof(report->why), "coverage in doubt: %s is not known",
+			 coverage->n_unknown ? coverage->unknown[0] : "a driver function");
 	else
 		snprintf(report->why, sizeof(report->why), "completed blocks only");
 }
