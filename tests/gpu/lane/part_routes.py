@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The matrix of routes (tests/preload/routes/cells) with the real driver and the real runtimes, each cell a check.
 
-A route fills nearly the whole device several times, so routes run one after the other. Not here: dlvsym (NVIDIA's names
+One route fills nearly the whole device several times and all compare the driver's memory info, so they run one after the
+other. Not here: dlvsym (NVIDIA's names
 have no version) and a runtime that a plug-in exports (NVIDIA's static one hides its names).
 """
 import json
@@ -53,7 +54,7 @@ PROGRAMS = [
 ROUTES = {
     "linked_runtime": ("cell_runtime", [], []),
     "static_runtime": ("cell_runtime_static", [], []),
-    "linked_driver": ("cell_driver", [], []),
+    "linked_driver": ("cell_driver", [], ["--env", "CELL_FILL=1"]),
     "dlsym_handle": ("cell_lookup", ["handle"], []),
     "dlsym_default": ("cell_lookup", ["default"], []),
     "dlsym_next_before": ("cell_lookup", ["next"], ["--before", "@libcell_next.so"]),
