@@ -9,9 +9,9 @@ from lane.programs import driver_program
 
 SHARED = ("-lcudart", "-lcuda", "-ldl", "-lpthread")
 STATIC = ("-lcudart_static", "-lcuda", "-ldl", "-lrt", "-lpthread")
-RUNTIME_VICTIMS = ("exit", "reset", "table_rt", "walk")
+RUNTIME_VICTIMS = ("exit", "info", "reset", "table_rt", "walk")
 
-PROGRAMS = [driver_program(f"victim_{name}", f"tests/preload/victim_{name}.c") for name in ("fork", "ipc", "signal")]
+PROGRAMS = [driver_program(f"victim_{name}", f"tests/preload/victim_{name}.c") for name in ("fork", "ipc", "seen", "signal")]
 for _name in RUNTIME_VICTIMS:
     for _kind, _libraries in (("shared", SHARED), ("static", STATIC)):
         PROGRAMS.append(driver_program(f"victim_{_name}_{_kind}", f"tests/preload/victim_{_name}.c",
@@ -27,10 +27,15 @@ VICTIMS = {
     **{f"table_rt_{kind}": (f"victim_table_rt_{kind}", [], {}, True) for kind in ("shared", "static")},
     **{f"signal_{way}": ("victim_signal", [way], {"POOLSHIM_DUMP": "{tmp}/signal.json"}, False)
        for way in ("default", "before", "after", "ignore", "storm")},
+    "seen": ("victim_seen", [], {}, True),
+    "seen_account": ("victim_seen", [], {"POOLSHIM_MODE": "account"}, True),
+    **{f"info_{kind}": (f"victim_info_{kind}", [], {}, False) for kind in ("shared", "static")},
     "ipc_plain_plain": ("victim_ipc", ["plain", "plain"], {}, False),
 }
 # These mean something under the shim only.
 SHIMMED_ONLY = {
+    **{f"info_limit_{kind}": (f"victim_info_{kind}", ["8192"], {"POOLSHIM_LIMIT": "8GiB"}, False)
+       for kind in ("shared", "static")},
     **{f"walk_{kind}": (f"victim_walk_{kind}", [], {}, False) for kind in ("shared", "static")},
     **{f"ipc_{exporter}_{importer}": ("victim_ipc", [exporter, importer], {}, False)
        for exporter in PROCESSES[:3] for importer in PROCESSES if (exporter, importer) != ("plain", "plain")},
@@ -66,8 +71,14 @@ def victim(session, name, row):
         check_equal(session, f"victim_{name}", native, shimmed)
 
 
+def jobs_of(rows, is_alone):
+    """Those that look at the device's free memory twice need it to themselves."""
+    return [(f"victim_{name}", victim, name, row) for name, row in rows.items() if name.startswith("info") == is_alone]
+
+
 def run(session):
-    session.each([(f"victim_{name}", victim, name, row) for name, row in VICTIMS.items()])
+    session.each(jobs_of(VICTIMS, False))
     is_ipc_there = str(session.records["victims"].get("ipc_plain_plain", "")).startswith("exit")
-    session.each([(f"victim_{name}", victim, name, row) for name, row in SHIMMED_ONLY.items()
-                  if is_ipc_there or not name.startswith("ipc")])
+    session.each(jobs_of({name: row for name, row in SHIMMED_ONLY.items() if is_ipc_there or not name.startswith("ipc")},
+                         False))
+    session.each(jobs_of({**VICTIMS, **SHIMMED_ONLY}, True), 1)
