@@ -20,7 +20,7 @@ from lane.machine import machine  # noqa: E402
 from lane.programs import build  # noqa: E402
 from lane.session import Session  # noqa: E402
 
-# In this order: what is timed first, while the machine is still quiet.
+# In this order: what is timed first, while the machine is still quiet; what reads all others' dumps last.
 PARTS = ("launch", "times", "frameworks", "correctness", "account", "life", "control", "victims", "external", "beside",
          "routes", "coverage")
 # Parts that use programs of other parts.
