@@ -69,7 +69,7 @@ cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 
 /* A context around a call that may end it. */
 struct ending {
-	struct context *context; /* NULL: not known, so there is nothing to do */
+	struct context *context; /* NULL: not known, so it has no heaps */
 	unsigned generation;
 	CUcontext handle;
 	unsigned long long id;
@@ -104,18 +104,27 @@ close_context(struct context *context)
 static struct ending
 close_known(CUcontext handle)
 {
-	return close_context(init_is_active() ? context_find(handle) : NULL);
+	struct ending ending = {0};
+
+	if (!init_is_active())
+		return ending;
+	ending = close_context(context_find(handle));
+	if (!ending.context) {
+		ending.handle = handle;
+		ending.imports_now = imports_now();
+	}
+	return ending;
 }
 
 static CUresult
 after_end(const struct ending *ending, bool is_gone, CUresult r)
 {
-	if (ending->context && is_gone) {
+	if (is_gone && ending->handle)
 		imports_forget(ending->handle, ending->imports_now);
+	if (ending->context && is_gone)
 		context_drop(ending->context, ending->generation);
-	} else if (ending->context) {
+	else if (ending->context)
 		context_reopen(ending->context);
-	}
 	return r;
 }
 

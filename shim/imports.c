@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pool/list.h"
+#include "shim/context.h"
 
 /* A block, as opened. */
 struct part {
@@ -46,6 +47,20 @@ await_move_locked(void)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 	pthread_cond_wait(&moved, &lock);
 	pthread_setcancelstate(before, &none);
+}
+
+/* Whose memory the calling thread's imports are: a green context's are its primary's. */
+static CUresult
+get_owner(CUcontext *ret_owner)
+{
+	CUcontext handle = NULL;
+	CUresult r = real.cuCtxGetCurrent(&handle);
+	struct context *context = r == CUDA_SUCCESS ? context_find(handle) : NULL;
+
+	if (context && context->is_green)
+		context = context_find_primary(context->device->index);
+	*ret_owner = context ? atomic_load(&context->handle) : handle;
+	return r;
 }
 
 static struct allocation *
@@ -236,7 +251,7 @@ imports_open(const CUipcMemHandle *handle, const struct ipc_part *part, unsigned
 	if (!spare)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	list_init(&spare->link);
-	r = real.cuCtxGetCurrent(&context);
+	r = get_owner(&context);
 	pthread_mutex_lock(&lock);
 	if (r == CUDA_SUCCESS)
 		r = get_allocation_locked(context, handle, flags, open, close, &allocation);

@@ -11,8 +11,6 @@
  */
 #include "tests/preload/victim_ipc.h"
 
-#include <sys/wait.h>
-
 enum {
 	N_BLOCKS = 8,
 	N_CYCLES = 5000,
@@ -278,6 +276,36 @@ free_async(CUdeviceptr addr)
 	return cuMemFreeAsync(addr, NULL);
 }
 
+/* Blocks of one segment, opened in the primary context and in a green one of the same device. */
+static void
+in_a_green_context(void)
+{
+	if (!open_block(&blocks[0], "in the primary context") ||
+	    import_green(true) != CUDA_SUCCESS) {
+		blocks[0].imported = 0;
+		return;
+	}
+	if (import_open(&blocks[1].handle, 2).status == CUDA_ERROR_INVALID_HANDLE) {
+		/* A driver to which it is a second context of the device. */
+		MUST(import_green(false));
+		close_block(&blocks[0], "in the primary context");
+		blocks[0].imported = 0;
+		return;
+	}
+	open_block(&blocks[1], "in a green context");
+	close_block(&blocks[1], "in a green context");
+	expect_bytes(&blocks[0], "in a green context");
+	close_block(&blocks[1], "in a green context");
+	expect_closed(&blocks[1], "in a green context");
+	open_block(&blocks[1], "in a green context, before its end");
+	MUST(import_green(false));
+	expect_bytes(&blocks[1], "after the end of a green context");
+	close_block(&blocks[1], "after the end of a green context");
+	close_block(&blocks[0], "in the primary context");
+	expect_closed(&blocks[1], "after the end of a green context");
+	expect_closed(&blocks[0], "in the primary context");
+}
+
 /* Many threads of the importer open and close blocks of one segment. */
 static void
 by_many_threads(void)
@@ -386,8 +414,10 @@ exporter_main(bool is_importer_plain)
 	by_an_interior_pointer();
 	in_the_same_process();
 	freed_by_the_exporter();
-	if (is_understood)
+	if (is_understood) {
+		in_a_green_context();
 		by_many_threads();
+	}
 	reset_of_the_importer();
 	if (fail && is_understood) {
 		failing_calls_of_the_importer();
@@ -400,52 +430,6 @@ exporter_main(bool is_importer_plain)
 	if (is_pooled)
 		poolshim_check_identity(&api, "at the end");
 	return victim_end("victim_ipc");
-}
-
-/* LD_PRELOAD without the shim, with whatever else is in it. */
-static void
-take_shim_away(void)
-{
-	char *before = getenv("LD_PRELOAD"), *rest = NULL;
-	char after[4096] = "";
-
-	for (char *part = before ? strtok_r(before, ": ", &rest) : NULL; part;
-	     part = strtok_r(NULL, ": ", &rest)) {
-		const size_t n = strlen(after);
-
-		if (!strstr(part, "libpoolshim"))
-			snprintf(after + n, sizeof(after) - n, "%s%s", n ? ":" : "", part);
-	}
-	setenv("LD_PRELOAD", after, 1);
-}
-
-/* Start this program again as one of the two. */
-static pid_t
-start(const char *program, const char *role, const char *how, const char *detail, int socket,
-      int other)
-{
-	const pid_t pid = fork();
-	char number[16];
-
-	if (pid != 0)
-		return pid;
-	close(other);
-	if (strcmp(how, "plain") == 0)
-		take_shim_away();
-	else if (strcmp(how, "shimmed") != 0)
-		setenv("POOLSHIM_MODE", how, 1);
-	snprintf(number, sizeof(number), "%d", socket);
-	execl(program, program, role, number, detail, NULL);
-	_exit(127);
-}
-
-static bool
-ended_well(pid_t pid)
-{
-	int status;
-
-	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-	       WEXITSTATUS(status) == 0;
 }
 
 int

@@ -4,10 +4,12 @@
 /*
  * An importer in a process of its own, which does what it is told over a socket.
  *
- * import_*() are called by the exporter; importer_main() is the other process.
+ * import_*() are called by the exporter; importer_main() is the other process; start() starts
+ * either.
  */
 #include <pthread.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/preload/victim.h"
@@ -20,6 +22,7 @@ enum import_op {
 	IMPORT_RESET,
 	IMPORT_FAIL,
 	IMPORT_STORM,
+	IMPORT_GREEN,
 };
 
 struct import_request {
@@ -90,6 +93,13 @@ static void
 import_reset(void)
 {
 	MUST(import_call(&(struct import_request){.op = IMPORT_RESET}).status);
+}
+
+/* The importer goes on in a green context of its device, or comes back. */
+static CUresult
+import_green(bool is_green)
+{
+	return import_call(&(struct import_request){.op = IMPORT_GREEN, .value = is_green}).status;
 }
 
 /* Of the software device: the importer's next call of the function fails; "": none does any more.
@@ -202,6 +212,32 @@ serve_storm(const struct import_request *request, struct import_reply *reply)
 }
 
 static CUresult
+serve_green(bool is_green)
+{
+	static CUcontext before;
+	static CUgreenCtx green;
+	CUdevResourceDesc description;
+	CUdevResource resource;
+	CUcontext context;
+	CUresult r;
+
+	if (!is_green) {
+		r = cuCtxSetCurrent(before);
+		return r == CUDA_SUCCESS ? cuGreenCtxDestroy(green) : r;
+	}
+	MUST(cuCtxGetCurrent(&before));
+	r = cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM);
+	if (r == CUDA_SUCCESS)
+		r = cuDevResourceGenerateDesc(&description, &resource, 1);
+	if (r == CUDA_SUCCESS)
+		r = cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM);
+	if (r != CUDA_SUCCESS)
+		return CUDA_ERROR_NOT_SUPPORTED; /* by this device: nothing has changed */
+	MUST(cuCtxFromGreenCtx(&context, green));
+	return cuCtxSetCurrent(context);
+}
+
+static CUresult
 serve_reset(void)
 {
 	CUcontext context;
@@ -260,6 +296,9 @@ importer_main(int socket)
 		case IMPORT_FAIL:
 			reply.status = serve_fail(&request);
 			break;
+		case IMPORT_GREEN:
+			reply.status = serve_green(request.value);
+			break;
 		case IMPORT_STORM:
 			reply.status = serve_storm(&request, &reply);
 			break;
@@ -268,4 +307,50 @@ importer_main(int socket)
 			return 1;
 	}
 	return victim_n_failed ? 1 : 0;
+}
+
+/* LD_PRELOAD without the shim, with whatever else is in it. */
+static void
+take_shim_away(void)
+{
+	char *before = getenv("LD_PRELOAD"), *rest = NULL;
+	char after[4096] = "";
+
+	for (char *part = before ? strtok_r(before, ": ", &rest) : NULL; part;
+	     part = strtok_r(NULL, ": ", &rest)) {
+		const size_t n = strlen(after);
+
+		if (!strstr(part, "libpoolshim"))
+			snprintf(after + n, sizeof(after) - n, "%s%s", n ? ":" : "", part);
+	}
+	setenv("LD_PRELOAD", after, 1);
+}
+
+/* Start this program again as one of the two. */
+static pid_t
+start(const char *program, const char *role, const char *how, const char *detail, int socket,
+      int other)
+{
+	const pid_t pid = fork();
+	char number[16];
+
+	if (pid != 0)
+		return pid;
+	close(other);
+	if (strcmp(how, "plain") == 0)
+		take_shim_away();
+	else if (strcmp(how, "shimmed") != 0)
+		setenv("POOLSHIM_MODE", how, 1);
+	snprintf(number, sizeof(number), "%d", socket);
+	execl(program, program, role, number, detail, NULL);
+	_exit(127);
+}
+
+static bool
+ended_well(pid_t pid)
+{
+	int status;
+
+	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+	       WEXITSTATUS(status) == 0;
 }
