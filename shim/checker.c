@@ -28,19 +28,27 @@ find_library(void)
 	return NULL;
 }
 
-/* What compute-sanitizer tells its libraries, in case that they get other names. */
+/*
+ * In case that its libraries get other names: what compute-sanitizer tells them, and a library that
+ * brought them. Children that it does not follow (--target-processes application-only) inherit the
+ * variable and have neither.
+ */
 static const char *
-find_variable(void)
+find_launcher(void)
 {
 	const char *port = getenv("NV_SANITIZER_INJECTION_PORT_BASE");
+	struct elf_object object;
 
-	return port && port[0] ? "compute-sanitizer (NV_SANITIZER_INJECTION_PORT_BASE is set)"
-			       : NULL;
+	return port && port[0] && elf_object_named("libTreeLauncher", &object)
+		       ? "compute-sanitizer (NV_SANITIZER_INJECTION_PORT_BASE is set)"
+		       : NULL;
 }
 
 /*
  * A debugger of device code (cuda-gdb) writes its process number into a variable of libcuda before
- * cuInit goes on; see CUDBG_APICLIENT_PID in the debugger's public header.
+ * cuInit goes on; see CUDBG_APICLIENT_PID in the debugger's public header. It stays there, while
+ * cudbgIpcFlag is 0 again when cuInit has returned; core dumps of the device set neither (seen with
+ * driver 580).
  */
 static bool
 has_debugger(void)
@@ -64,7 +72,7 @@ checker_find(void)
 	const char *found = find_library();
 
 	if (!found)
-		found = find_variable();
+		found = find_launcher();
 	if (!found && has_debugger())
 		found = "a debugger of device code (cudbgApiClientPid is set)";
 	return found;
