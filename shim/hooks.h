@@ -32,7 +32,7 @@ enum hook_need {
 };
 
 /* In the body of a hook: where it returns to. */
-#define HOOK_RETURN_ADDRESS() __builtin_return_address(0)
+#define HOOK_RETURN_ADDRESS() __builtin_extract_return_addr(__builtin_return_address(0))
 
 /* A driver function that is known. hooks.def's rows come before those of driver_api.def. */
 struct hook {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who asked for the memory: victim_callers FOLDER DIRECT SHARED STATIC, where DIRECT uses the
- * driver, SHARED the shared runtime and STATIC a runtime of its own. The libraries are loaded by
+ * Who asked for the memory: victim_callers FOLDER DIRECT SHARED STATIC EAGER, where DIRECT uses the
+ * driver, SHARED the shared runtime, STATIC a runtime of its own, and EAGER allocates while it is
+ * loaded. The libraries are loaded by
  * copies of theirs, so that each test has objects that nobody saw before.
  */
 #include <pthread.h>
@@ -11,7 +12,7 @@
 #include "tests/preload/callers/caller_dump.h"
 #include "tests/preload/callers/caller_load.h"
 
-static const char *paths[3];
+static const char *paths[4];
 
 enum { N_BYTES = 3 << 20, ROUNDED = 4 << 20, N_COPIES = 70 };
 
@@ -356,15 +357,20 @@ work(void *arg)
 	return NULL;
 }
 
+static unsigned n_eager; /* of the thread below, until it has ended */
+
 static void *
 load_and_unload(void *arg)
 {
 	CUcontext context = arg;
 
 	MUST(cuCtxSetCurrent(context));
-	for (int i = 0; i < 50 || !is_over; i++) {
-		struct plugin plugin = load_copy(i % 2 ? "loop1.so" : "loop2.so");
+	for (int i = 0; i < 75 || !is_over; i++) {
+		struct plugin plugin = load_copy(i % 3 == 0   ? "eager.so"
+						 : i % 3 == 1 ? "loop1.so"
+							      : "loop2.so");
 
+		n_eager += i % 3 == 0;
 		MUST(cuMemFree_v2(take(&plugin)));
 		MUST(dlclose(plugin.handle));
 	}
@@ -383,6 +389,7 @@ threads(void)
 
 	make_copy(paths[0], "loop1.so");
 	make_copy(paths[0], "loop2.so");
+	make_copy(paths[3], "eager.so");
 	MUST(cuCtxGetCurrent(&context));
 	MUST(pthread_create(&loader, NULL, load_and_unload, context));
 	for (unsigned i = 0; i < N_THREADS; i++) {
@@ -398,6 +405,9 @@ threads(void)
 	EXPECT(sum == 0, "threads: %llu bytes stay with objects that hold none", sum);
 	EXPECT(caller_of("loop1.so", false).count >= 25 && caller_of("loop2.so", false).count >= 25,
 	       "threads: libraries that came and went took each other's requests");
+	EXPECT(caller_of("eager.so", false).count == 2 * n_eager,
+	       "threads: a library that allocates when it is loaded, %u times, asked %llu times",
+	       n_eager, caller_of("eager.so", false).count);
 }
 
 /* More objects than the table has places. Last: it stays full. */
@@ -429,7 +439,7 @@ more_objects_than_places(void)
 int
 main(int argc, char **argv)
 {
-	if (argc != 5)
+	if (argc != 6)
 		return 2;
 	folder = argv[1];
 	memcpy(paths, argv + 2, sizeof(paths));

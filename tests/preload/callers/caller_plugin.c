@@ -5,6 +5,7 @@
  */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "tests/preload/callers/caller_plugin.h"
 
@@ -86,6 +87,25 @@ allocate_outside(enum caller_outside kind, uint64_t *address, size_t n_bytes)
 	default:
 		return -1;
 	}
+}
+#endif
+
+#ifdef PLUGIN_IS_EAGER
+/* It allocates while it is loaded, and frees while it goes: the loader is at work then. */
+static uint64_t eager_block;
+
+__attribute__((constructor)) static void
+allocate_while_loading(void)
+{
+	if (allocate(&eager_block, 4096))
+		abort();
+}
+
+__attribute__((destructor)) static void
+free_while_going(void)
+{
+	if (cuMemFree_v2(eager_block))
+		abort();
 }
 #endif
 
