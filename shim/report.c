@@ -160,7 +160,8 @@ describe_process(struct report *report)
 {
 	const time_t now = time(NULL);
 	struct tm utc;
-	ssize_t n = readlink("/proc/self/exe", report->exe, sizeof(report->exe) - 1);
+	/* Not self: that is the main thread, which may have ended. */
+	ssize_t n = readlink("/proc/thread-self/exe", report->exe, sizeof(report->exe) - 1);
 
 	report->exe[n > 0 ? n : 0] = '\0';
 	report->pid = getpid();
