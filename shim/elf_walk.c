@@ -2,7 +2,9 @@
 #include "shim/elf_walk.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <stddef.h>
+#include <unistd.h>
 
 enum {
 	VERSION_HIDDEN = 0x8000, /* bit of a version index: not the default version of its name */
@@ -122,6 +124,16 @@ elf_find_function(const struct elf_symbols *symbols, const char *name)
 		if (found & HASH_END)
 			return NULL;
 	}
+}
+
+/*
+ * libc's first constructor tells it the program's environment and name. A program may take the one
+ * away later, or change the other; not both.
+ */
+ELF_WALK_EARLY bool
+elf_is_starting_up(void)
+{
+	return !environ && !program_invocation_name[0];
 }
 
 ELF_WALK_EARLY const struct link_map *

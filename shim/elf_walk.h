@@ -57,6 +57,13 @@ bool elf_symbols_init(struct elf_symbols *symbols, uintptr_t base, const ElfW(Dy
 /* The address of an exported function in its default version; NULL: not exported. */
 void *elf_find_function(const struct elf_symbols *symbols, const char *name);
 
+/*
+ * Is the program still being relocated, or in its .preinit_array? Then the loader may be asked for
+ * symbols, but a dlopen ends the process (relocation), or runs libc's constructor without arguments
+ * and leaves the program without an environment (.preinit_array).
+ */
+bool elf_is_starting_up(void);
+
 /* An object by the last part of its path; NULL: not loaded. */
 const struct link_map *elf_find_startup_object(const char *basename);
 

@@ -106,13 +106,23 @@ ask_from_here(const struct question *q)
 	return ask(q, RTLD_NEXT);
 }
 
-/* NULL, with the error that a missing symbol leaves: libc has no name of ours. */
+/*
+ * NULL, with the error that a missing symbol leaves: libc has no name of ours. Its link map would
+ * not do for a handle: an object has a search list of its own only once it was opened.
+ */
 static void *
 answer_missing(const struct question *q)
 {
-	const struct link_map *libc_map = elf_find_startup_object("libc.so.6");
+	static _Atomic(void *) known; /* relaxed: all handles of libc, which stays, are one */
+	void *libc_handle = atomic_load_explicit(&known, memory_order_relaxed);
 
-	return ask(q, (void *)libc_map); /* in glibc a handle is the object's link map */
+	if (elf_is_starting_up())
+		return NULL;
+	if (!libc_handle) {
+		libc_handle = q->libc->dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+		atomic_store_explicit(&known, libc_handle, memory_order_relaxed);
+	}
+	return libc_handle ? ask(q, libc_handle) : NULL;
 }
 
 static bool
@@ -132,7 +142,7 @@ answer_default(const struct question *q)
 	if (!is_our_own(q, found))
 		return found;
 	found = ask_from_here(q);
-	if (found || !elf_object_at(q->caller, &asker) || !asker.name[0])
+	if (found || elf_is_starting_up() || !elf_object_at(q->caller, &asker) || !asker.name[0])
 		return found;
 	handle = q->libc->dlopen(asker.name, RTLD_LAZY | RTLD_NOLOAD);
 	if (!handle)
@@ -183,7 +193,9 @@ answer(struct question *q, void *handle)
 	const struct hook *hook;
 	void *found;
 
-	if (!hook_by_symbol(q->name))
+	/* At the start libcuda cannot be held yet, so its functions are not known by their
+	 * addresses: the real answer. */
+	if (!hook_by_symbol(q->name) || elf_is_starting_up())
 		return answer_real(q, handle);
 
 	q->is_from_driver = lookup_is_driver(q->caller);

@@ -120,6 +120,9 @@ void cusim_reset_counts(void);
  */
 void cusim_subscribe(void (*function)(void *arg, const char *symbol), void *arg);
 
+/* What dlsym() tells the driver itself: it is asked from within libcuda. */
+void *cusim_dlsym(void *handle, const char *name);
+
 /* Every later call that needs this context answers code. Code 0 takes it back. */
 void cusim_set_sticky(void *context, int code);
 
