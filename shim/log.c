@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "shim/out.h"
+
 enum {
 	LINE_MAX_BYTES = 512,
 	N_LINES_MAX = 64,
@@ -44,12 +46,12 @@ log_line(enum option_log_level level, const char *format, ...)
 		n = LINE_MAX_BYTES - 2;
 	line[n++] = '\n';
 	/* Nothing to do about a closed stderr. */
-	if (write(STDERR_FILENO, line, (size_t)n) < 0)
+	if (out_write_quietly(STDERR_FILENO, line, (size_t)n) < 0)
 		errno = saved_errno;
 	if (n_before == N_LINES_MAX - 1) {
 		static const char last[] = "poolshim: no more messages from here on\n";
 
-		if (write(STDERR_FILENO, last, sizeof(last) - 1) < 0)
+		if (out_write_quietly(STDERR_FILENO, last, sizeof(last) - 1) < 0)
 			errno = saved_errno;
 	}
 	errno = saved_errno;

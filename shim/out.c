@@ -2,11 +2,43 @@
 #include "shim/out.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PRINT_MAX_BYTES = 1024 };
+
+ssize_t
+out_write_quietly(int fd, const void *bytes, size_t n_bytes)
+{
+	const struct timespec at_once = {0};
+	sigset_t raised, before, pending;
+	ssize_t n;
+	int error;
+
+	sigemptyset(&raised);
+	sigaddset(&raised, SIGPIPE);
+	sigaddset(&raised, SIGXFSZ);
+	sigemptyset(&pending);
+	sigpending(&pending);
+	/* On Linux sigprocmask() is the calling thread's. */
+	sigprocmask(SIG_BLOCK, &raised, &before);
+	n = write(fd, bytes, n_bytes);
+	error = errno;
+	/* Take back what this write has sent to this thread; what was pending before is not ours.
+	 */
+	if (sigismember(&pending, SIGPIPE))
+		sigdelset(&raised, SIGPIPE);
+	if (sigismember(&pending, SIGXFSZ))
+		sigdelset(&raised, SIGXFSZ);
+	if (n < 0 && (error == EPIPE || error == EFBIG))
+		sigtimedwait(&raised, NULL, &at_once);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	errno = error;
+	return n;
+}
 
 void
 out_init(struct out *out, int fd)
@@ -23,7 +55,7 @@ out_flush(struct out *out)
 	size_t n_done = 0;
 
 	while (n_done < out->n_bytes && !out->has_failed) {
-		ssize_t n = write(out->fd, out->bytes + n_done, out->n_bytes - n_done);
+		ssize_t n = out_write_quietly(out->fd, out->bytes + n_done, out->n_bytes - n_done);
 
 		if (n >= 0) {
 			n_done += (size_t)n;

@@ -9,6 +9,7 @@
  */
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 enum { OUT_BYTES = 16384 };
 
@@ -19,6 +20,12 @@ struct out {
 	size_t n_bytes;
 	char bytes[OUT_BYTES];
 };
+
+/*
+ * write() that raises no signal in the program: where nobody reads any more, or a file would pass
+ * the limit of its size, it is only an error.
+ */
+ssize_t out_write_quietly(int fd, const void *bytes, size_t n_bytes);
 
 void out_init(struct out *out, int fd);
 void out_flush(struct out *out);
