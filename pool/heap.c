@@ -459,9 +459,18 @@ recompute_frag_locked(struct heap *heap, struct frag *ret_frag, uint64_t *ret_la
 void
 heap_snapshot(struct heap *heap, struct heap_snapshot *ret_snapshot)
 {
-	pthread_mutex_lock(&heap->lock);
+	heap_snapshot_until(heap, NULL, ret_snapshot);
+}
+
+bool
+heap_snapshot_until(struct heap *heap, const struct timespec *deadline,
+		    struct heap_snapshot *ret_snapshot)
+{
+	if (!thread_lock_until(&heap->lock, deadline))
+		return false;
 	ret_snapshot->frag = heap->frag;
 	recompute_frag_locked(heap, &ret_snapshot->frag_recomputed,
 			      &ret_snapshot->largest_partial_bytes);
 	pthread_mutex_unlock(&heap->lock);
+	return true;
 }

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "pool/addr_map.h"
 #include "pool/backend.h"
@@ -228,3 +229,10 @@ struct heap_snapshot {
 };
 
 void heap_snapshot(struct heap *heap, struct heap_snapshot *ret_snapshot);
+
+/*
+ * The same; false: the lock was not to be had until then (CLOCK_REALTIME; NULL: wait for ever). The
+ * calling thread may hold it itself: an exit() in a signal handler.
+ */
+bool heap_snapshot_until(struct heap *heap, const struct timespec *deadline,
+			 struct heap_snapshot *ret_snapshot);

@@ -11,3 +11,20 @@ thread_self(void)
 		self = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 	return self;
 }
+
+/* Written once, before there is a deadline to keep. */
+static thread_timedlock_fn *timedlock;
+
+void
+thread_set_timedlock(thread_timedlock_fn *fn)
+{
+	timedlock = fn;
+}
+
+bool
+thread_lock_until(pthread_mutex_t *lock, const struct timespec *deadline)
+{
+	const int r = deadline && timedlock ? timedlock(lock, deadline) : pthread_mutex_lock(lock);
+
+	return r == 0;
+}

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "pool/thread.h"
 #include "shim/init.h"
 
 struct pool context_pool;
@@ -326,13 +327,16 @@ context_host_heap(struct context *context, enum backend_memory memory, unsigned 
 	return heap;
 }
 
-/* The heaps of one context as they are now. Returns how many. */
+/* The heaps of one context as they are now. Returns how many; none if the lock was not to be had.
+ */
 static size_t
-list_heaps(struct context *context, struct heap *heaps[1 + CONTEXT_N_HOST_HEAPS])
+list_heaps_until(struct context *context, const struct timespec *deadline,
+		 struct heap *heaps[1 + CONTEXT_N_HOST_HEAPS])
 {
 	size_t n = 0;
 
-	pthread_mutex_lock(&context->heaps_lock);
+	if (!thread_lock_until(&context->heaps_lock, deadline))
+		return 0;
 	heaps[n] = atomic_load_explicit(&context->device_heap, memory_order_relaxed);
 	n += heaps[n] != NULL;
 	for (unsigned i = 0; i < context->n_host_heaps; i++)
@@ -352,7 +356,7 @@ context_close(struct context *context)
 	pthread_mutex_lock(&context->heaps_lock);
 	context->n_endings++;
 	pthread_mutex_unlock(&context->heaps_lock);
-	n = list_heaps(context, heaps);
+	n = list_heaps_until(context, NULL, heaps);
 	for (size_t i = 0; i < n; i++)
 		heap_close(heaps[i]);
 	capture_shut(&context->gate);
@@ -371,7 +375,7 @@ void
 context_reopen(struct context *context)
 {
 	struct heap *heaps[1 + CONTEXT_N_HOST_HEAPS];
-	const size_t n = list_heaps(context, heaps);
+	const size_t n = list_heaps_until(context, NULL, heaps);
 
 	capture_unshut(&context->gate);
 	for (size_t i = 0; i < n; i++)
@@ -446,9 +450,10 @@ context_for_each(int (*visit)(struct context *context, void *arg), void *arg)
 }
 
 void
-context_for_each_heap(void (*visit)(struct context *context, struct heap *heap, enum heap_kind kind,
-				    void *arg),
-		      void *arg)
+context_for_each_heap_until(const struct timespec *deadline,
+			    void (*visit)(struct context *context, struct heap *heap,
+					  enum heap_kind kind, void *arg),
+			    void *arg)
 {
 	for (size_t i = 0; i < CONTEXT_N_MAX; i++) {
 		struct heap *heaps[1 + CONTEXT_N_HOST_HEAPS];
@@ -456,10 +461,18 @@ context_for_each_heap(void (*visit)(struct context *context, struct heap *heap, 
 
 		if (!handle_of(&contexts[i]))
 			continue;
-		n = list_heaps(&contexts[i], heaps);
+		n = list_heaps_until(&contexts[i], deadline, heaps);
 		for (size_t j = 0; j < n; j++)
 			visit(&contexts[i], heaps[j], heap_kind(heaps[j]), arg);
 	}
+}
+
+void
+context_for_each_heap(void (*visit)(struct context *context, struct heap *heap, enum heap_kind kind,
+				    void *arg),
+		      void *arg)
+{
+	context_for_each_heap_until(NULL, visit, arg);
 }
 
 CUresult

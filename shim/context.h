@@ -103,7 +103,12 @@ struct heap *context_host_heap(struct context *context, enum backend_memory memo
  * non-zero answer. */
 int context_for_each(int (*visit)(struct context *context, void *arg), void *arg);
 
-/* Call for every heap, without a driver call. */
+/* Call for every heap, without a driver call. until: leave out the contexts whose heaps cannot be
+ * listed by that time (CLOCK_REALTIME; NULL: wait for ever). */
+void context_for_each_heap_until(const struct timespec *deadline,
+				 void (*visit)(struct context *context, struct heap *heap,
+					       enum heap_kind kind, void *arg),
+				 void *arg);
 void context_for_each_heap(void (*visit)(struct context *context, struct heap *heap,
 					 enum heap_kind kind, void *arg),
 			   void *arg);

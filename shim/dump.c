@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "pool/thread.h"
 #include "shim/init.h"
 #include "shim/log.h"
 #include "shim/moved.h"
@@ -176,15 +177,16 @@ write_stderr(void)
 }
 
 static int
-write_to(const char *where, enum report_reason reason)
+write_to(const char *where, enum report_reason reason, const struct timespec *deadline)
 {
 	int r = 0;
 
 	if (strcmp(where, "none") == 0)
 		return 0;
-	pthread_mutex_lock(&dump_lock);
+	if (!thread_lock_until(&dump_lock, deadline))
+		return -EDEADLK;
 	memset(&report, 0, sizeof(report));
-	report_gather(&report, reason);
+	report_gather(&report, reason, deadline);
 	if (strcmp(where, "stderr") == 0)
 		r = write_stderr();
 	else if (report.was_used || report.missed.n || reason == REPORT_REQUEST)
@@ -196,13 +198,13 @@ write_to(const char *where, enum report_reason reason)
 }
 
 void
-dump_write(enum report_reason reason)
+dump_write(enum report_reason reason, const struct timespec *deadline)
 {
-	write_to(init_options()->dump, reason);
+	write_to(init_options()->dump, reason, deadline);
 }
 
 int
 dump_write_to(const char *path)
 {
-	return write_to(path ? path : init_options()->dump, REPORT_REQUEST);
+	return write_to(path ? path : init_options()->dump, REPORT_REQUEST, NULL);
 }

@@ -15,8 +15,11 @@
 /* Remember what fd 2 is, before the program may have closed it and got something else there. */
 void dump_note_stderr(void);
 
-/* Where the options say. */
-void dump_write(enum report_reason reason);
+/*
+ * Where the options say. With a deadline (CLOCK_REALTIME) it waits for locks no longer than that:
+ * for the end of a process, which may come in a signal handler that has interrupted their holder.
+ */
+void dump_write(enum report_reason reason, const struct timespec *deadline);
 
 /* To a path (with % as in POOLSHIM_DUMP), NULL: where the options say. Returns 0 or a negative
  * errno. */

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "policy/signal_name.h"
+#include "pool/thread.h"
 #include "shim/checker.h"
 #include "shim/context.h"
 #include "shim/control.h"
@@ -133,6 +135,7 @@ start(void)
 		return;
 	step_down_for_checker();
 	control_open(&options, count_devices());
+	thread_set_timedlock(moved()->pthread_mutex_timedlock);
 	context_init();
 	pthread_atfork(NULL, NULL, on_fork_child);
 	atomic_store(&process->owner_pid, getpid());
@@ -193,18 +196,31 @@ dump_if_passed_by(void)
 		return;
 	read_options();
 	if (options.mode != OPTION_MODE_OFF && strcmp(options.dump, "stderr") != 0)
-		dump_write(REPORT_EXIT);
+		dump_write(REPORT_EXIT, NULL);
 }
 
-/* Runs after main has returned or exit() was called, after the program's own destructors. Calls no
- * CUDA. */
+/*
+ * Runs after main has returned or exit() was called, after the program's own destructors. Calls no
+ * CUDA. exit() may have been called in a signal handler that interrupted this library with a lock
+ * held: no wait here is without a bound.
+ */
 __attribute__((destructor)) static void
 dump_at_exit(void)
 {
+	enum { PATIENCE_NS = 500000000 };
+	struct timespec deadline;
+
 	if (!init_is_own_process()) {
 		dump_if_passed_by();
 		return;
 	}
-	dump_write(REPORT_EXIT);
+	clock_gettime(CLOCK_REALTIME, &deadline);
+	deadline.tv_nsec += PATIENCE_NS;
+	if (deadline.tv_nsec >= 1000000000) {
+		deadline.tv_nsec -= 1000000000;
+		deadline.tv_sec++;
+	}
+	signal_serve(&deadline);
+	dump_write(REPORT_EXIT, &deadline);
 	control_close();
 }

@@ -37,7 +37,8 @@ struct init_process {
 	atomic_bool is_active;
 	_Atomic pid_t owner_pid; /* whose cuInit was seen; 0: none was */
 	atomic_bool was_used;    /* init_on_first_use() */
-	atomic_bool has_handler; /* signal.c installed the handler in this process */
+	atomic_bool has_handler; /* signal.c installed the handler in this process, */
+	atomic_uint n_signals;   /* and it ran so often */
 	pthread_once_t once;     /* init_on_cu_init(); all zero is its initial state */
 };
 

@@ -95,6 +95,8 @@ read_callers(const struct stats *stats, const struct external *external, const c
 /* Sums over the heaps of one device, or over all pinned heaps (device NULL). */
 struct frag_sum {
 	const struct device *device;
+	const struct timespec *deadline;
+	bool is_partial;
 	struct frag kept, recomputed;
 	uint64_t largest_partial_bytes;
 };
@@ -108,7 +110,10 @@ add_frag(struct context *context, struct heap *heap, enum heap_kind kind, void *
 	if (kind != (sum->device ? HEAP_DEVICE : HEAP_HOST) ||
 	    (sum->device && context->device != sum->device))
 		return;
-	heap_snapshot(heap, &snapshot);
+	if (!heap_snapshot_until(heap, sum->deadline, &snapshot)) {
+		sum->is_partial = true;
+		return;
+	}
 	frag_merge(&sum->kept, &snapshot.frag);
 	frag_merge(&sum->recomputed, &snapshot.frag_recomputed);
 	if (snapshot.largest_partial_bytes > sum->largest_partial_bytes)
@@ -117,18 +122,45 @@ add_frag(struct context *context, struct heap *heap, enum heap_kind kind, void *
 
 static void
 gather_memory(const struct device *device, const struct stats *stats,
-	      const struct external *external, const char *program,
+	      const struct external *external, const char *program, const struct timespec *deadline,
 	      struct report_memory *ret_memory)
 {
-	struct frag_sum sum = {.device = device};
+	struct frag_sum sum = {.device = device, .deadline = deadline};
 
 	read_stats(stats, ret_memory);
 	read_callers(stats, external, program, ret_memory);
-	context_for_each_heap(add_frag, &sum);
+	context_for_each_heap_until(deadline, add_frag, &sum);
 	frag_compute(&sum.kept, sum.largest_partial_bytes, &ret_memory->frag);
+	if (sum.is_partial)
+		log_line(OPTION_LOG_WARN, "the program ended inside an allocation: fragmentation "
+					  "leaves a part out");
 	if (memcmp(&sum.kept, &sum.recomputed, sizeof(sum.kept)) != 0)
 		log_line(OPTION_LOG_ERROR, "fragmentation as kept differs from the recomputed one: "
 					   "please report this");
+}
+
+/*
+ * ISO 8601, UTC. Not by gmtime_r() and strftime(), which take libc's lock of the time zone: an
+ * exit() in a signal handler may have interrupted localtime(), and would wait for itself.
+ */
+static void
+print_time(time_t now, char *ret_text, size_t n_bytes)
+{
+	/* Days since 0000-03-01, in eras of 400 years; a year that begins in March has its leap day
+	 * at its end. */
+	const int64_t days = now / 86400 + 719468, era = days / 146097;
+	const int64_t day_of_era = days % 146097;
+	const int64_t year_of_era =
+		(day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+	const int64_t day_of_year =
+		day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+	const int64_t month = (5 * day_of_year + 2) / 153; /* 0: March */
+
+	snprintf(ret_text, n_bytes, "%04d-%02d-%02dT%02d:%02d:%02dZ",
+		 (int)(year_of_era + era * 400 + (month >= 10)),
+		 (int)(month < 10 ? month + 3 : month - 9),
+		 (int)(day_of_year - (153 * month + 2) / 5 + 1), (int)(now % 86400 / 3600),
+		 (int)(now % 3600 / 60), (int)(now % 60));
 }
 
 static void
@@ -158,8 +190,6 @@ was_external_used(const struct report_external *external)
 static void
 describe_process(struct report *report)
 {
-	const time_t now = time(NULL);
-	struct tm utc;
 	/* Not self: that is the main thread, which may have ended. */
 	ssize_t n = readlink("/proc/thread-self/exe", report->exe, sizeof(report->exe) - 1);
 
@@ -168,9 +198,7 @@ describe_process(struct report *report)
 	if (gethostname(report->host, sizeof(report->host) - 1) != 0)
 		report->host[0] = '\0';
 	report->host[sizeof(report->host) - 1] = '\0';
-	report->time[0] = '\0';
-	if (gmtime_r(&now, &utc))
-		strftime(report->time, sizeof(report->time), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	print_time(time(NULL), report->time, sizeof(report->time));
 	report->rank = report_rank();
 }
 
@@ -188,7 +216,7 @@ explain_order(struct report *report)
 }
 
 void
-report_gather(struct report *report, enum report_reason reason)
+report_gather(struct report *report, enum report_reason reason, const struct timespec *deadline)
 {
 	report->reason = reason;
 	describe_process(report);
@@ -206,13 +234,14 @@ report_gather(struct report *report, enum report_reason reason)
 			continue;
 		entry->device = device;
 		entry->limit_bytes = limit_get(&device->account);
-		gather_memory(device, device->stats, device->external, report->exe, &entry->memory);
+		gather_memory(device, device->stats, device->external, report->exe, deadline,
+			      &entry->memory);
 		read_external(device->external, &entry->external);
 		report->was_used |= entry->memory.alloc_count > 0 || entry->memory.oom_count > 0 ||
 				    was_external_used(&entry->external);
 		report->n_devices++;
 	}
-	gather_memory(NULL, device_host_stats(), device_host_external(), report->exe,
+	gather_memory(NULL, device_host_stats(), device_host_external(), report->exe, deadline,
 		      &report->pinned);
 	read_external(device_host_external(), &report->host_external);
 	report->was_used |=

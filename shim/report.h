@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "pool/frag.h"
 #include "pool/stats.h"
@@ -81,8 +82,12 @@ struct report {
 	bool was_used; /* a CUDA allocation was seen */
 };
 
-/* report: large; the caller keeps it off small stacks. */
-void report_gather(struct report *report, enum report_reason reason);
+/*
+ * report: large; the caller keeps it off small stacks. What needs a lock that is not to be had by
+ * the deadline (CLOCK_REALTIME; NULL: wait for ever) is left out.
+ */
+void report_gather(struct report *report, enum report_reason reason,
+		   const struct timespec *deadline);
 
 const char *report_reason_name(enum report_reason reason);
 
