@@ -16,7 +16,7 @@
 #include "shim/proc.h"
 
 enum {
-	N_LOOKED_AT_MAX = 128, /* files in one go: a start must stay short */
+	N_LOOKED_AT_MAX = 48, /* files in one go: a start must stay short */
 	NAME_BYTES = 40,
 };
 

@@ -27,9 +27,9 @@ def expect(is_ok, what):
 class Victim:
     """A running victim_control, stopped before each of its ways."""
 
-    def __init__(self, command, *ways, **env):
+    def __init__(self, command, *ways, umask=-1, **env):
         self.process = subprocess.Popen([command, *ways], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        stderr=subprocess.PIPE, env={**os.environ, **env})
+                                        stderr=subprocess.PIPE, umask=umask, env={**os.environ, **env})
         self.wait_ready()
         self.pid = self.process.pid
 
@@ -165,12 +165,106 @@ def check_exec(tool, program):
     expect(victim.end() == 7 and not victim.blocks(), "the second program's block was left behind")
 
 
+def run_quietly(program, what, level="info", user=None, **env):
+    """A run without a block: it ends as it should, and says why there is none if it was asked to."""
+    process = subprocess.Popen([program, "exit"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, env={**os.environ, "POOLSHIM_LOG": level, **env}, user=user, group=user,
+                               extra_groups=None if user is None else [])
+    try:
+        said, errors = process.communicate("go\n", timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said, errors = process.communicate()
+    expect(process.returncode == 7, f"{what}: ended with {process.returncode}: {errors}")
+    expect(said.startswith("ready "), f"{what}: the program said {said!r}")
+    n_lines = sum("no control block" in line for line in errors.splitlines())
+    expect(n_lines == (level == "info"), f"{what}: {n_lines} lines on stderr: {errors!r}")
+
+
+def check_small_limit(program):
+    """posix_fallocate beyond RLIMIT_FSIZE would send SIGXFSZ, which ends the program."""
+    run_quietly(program, "a limit on the size of files", VICTIM_FILE_BYTES="4096")
+    run_quietly(program, "the same, unasked", "warn", VICTIM_FILE_BYTES="4096")
+
+
+def check_umask(tool, program):
+    victim = Victim(program, "exit", umask=0o277)
+    (block,) = victim.blocks() or [None]
+    expect(block is not None and block.stat().st_mode & 0o777 == 0o600, "the program's umask decides the block's mode")
+    expect(victim.end() == 7, "the victim did not end as it should")
+
+
+def check_folders(program):
+    """As another user, whose folder is what somebody else has prepared."""
+    uid = 60000 + os.getpid() % 5000
+    folder, elsewhere = pathlib.Path(f"/dev/shm/poolshim-{uid}"), pathlib.Path(f"/dev/shm/elsewhere-{uid}")
+    elsewhere.mkdir(0o700)
+    os.chown(elsewhere, uid, uid)
+
+    def prepare(what, make):
+        make()
+        run_quietly(program, what, user=uid)
+        expect(not any(elsewhere.iterdir()), f"{what}: a block was written elsewhere")
+
+    def own(mode, owner):
+        folder.mkdir()
+        folder.chmod(mode)
+        os.chown(folder, owner, owner)
+
+    try:
+        prepare("a link to a folder of the user's own", lambda: folder.symlink_to(elsewhere))
+        folder.unlink()
+        prepare("a folder of somebody else", lambda: own(0o777, 0))
+        folder.rmdir()
+        prepare("a folder that others may write to", lambda: own(0o770, uid))
+        folder.rmdir()
+        prepare("a file in the folder's place", lambda: folder.write_bytes(b""))
+        folder.unlink()
+        prepare("a folder without permission", lambda: own(0o500, uid))
+        folder.rmdir()
+    finally:
+        elsewhere.rmdir()
+
+
+def check_mounts(program):
+    """Shared memory that is full, or cannot be written: in a mount namespace, where one can be had."""
+    for what, option in (("a full file system", "size=4k,nr_inodes=100"), ("a read-only file system", "ro")):
+        script = f'mount -t tmpfs -o {option} none /dev/shm && exec "$@"'
+        if subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", "true"], check=False,
+                          stderr=subprocess.DEVNULL).returncode != 0:
+            print(f"{what}: left out, no mount namespace")
+            continue
+        process = subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", program, "exit"], input="go\n",
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+                                 env={**os.environ, "POOLSHIM_LOG": "info"})
+        expect(process.returncode == 7 and "no control block" in process.stderr,
+               f"{what}: ended with {process.returncode}: {process.stderr}")
+
+
+def check_many(tool, program):
+    """As many processes as a machine may have ranks: each has its block, and a start stays short."""
+    victims = [Victim(program, "exit") for _ in range(12)]
+    listed = json.loads(tool.run("list", "--json").stdout)["processes"]
+    pids = {process["pid"] for process in listed if process["state"] == "alive"}
+    expect({victim.pid for victim in victims} <= pids, "list misses processes")
+    for victim in victims:
+        expect(victim.end() == 7 and not victim.blocks(), "a block was left behind")
+
+
 def main():
     tool, program = Tool(sys.argv[1]), sys.argv[2]
     check_alive(tool, program)
     check_ends(tool, program)
     check_children(tool, program)
     check_exec(tool, program)
+    check_small_limit(program)
+    check_umask(tool, program)
+    check_many(tool, program)
+    if os.geteuid() == 0:
+        check_folders(program)
+        check_mounts(program)
+    else:
+        print("folders of other users and full file systems: left out, not root")
     return 1 if FAULTS else 0
 
 

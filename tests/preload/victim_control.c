@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +19,21 @@
 #include "tests/preload/victim.h"
 
 enum { EXIT_CODE = 7 };
+
+/*
+ * In libc's place: the shim calls it between the program's cuInit and the room for its block. With
+ * VICTIM_FILE_BYTES files may grow no further than that from here on.
+ */
+int
+fchmod(int fd, mode_t mode)
+{
+	const char *bytes = getenv("VICTIM_FILE_BYTES");
+	const struct rlimit limit = {bytes ? strtoul(bytes, NULL, 10) : 0, RLIM_INFINITY};
+
+	if (bytes)
+		MUST(setrlimit(RLIMIT_FSIZE, &limit));
+	return (int)syscall(SYS_fchmod, fd, mode);
+}
 
 static void
 wait_for_line(void)

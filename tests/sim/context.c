@@ -298,16 +298,19 @@ cuCtxSetCurrent(CUcontext ctx)
 	return sim_leave(ctx ? push(ctx) : CUDA_SUCCESS);
 }
 
+/* One that cuCtxDestroy ended is NULL, though calls in it say that it is destroyed (measured). */
 CUresult
 cuCtxGetCurrent(CUcontext *ret_ctx)
 {
 	CUresult r = sim_enter(E_cuCtxGetCurrent, NEED_INIT);
+	const struct CUctx_st *ctx;
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!ret_ctx)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*ret_ctx = ctx_current();
+	ctx = ctx_current();
+	*ret_ctx = ctx && !ctx->is_alive && ctx != ctx->dev->primary ? NULL : ctx_current();
 	return sim_leave(CUDA_SUCCESS);
 }
 
