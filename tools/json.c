@@ -128,11 +128,12 @@ is_absent(struct item *item, const struct stats_abi_field *field)
 static void
 add_field(struct item *item, const struct stats_abi_field *field)
 {
-	g_autofree char *name = NULL;
+	g_autofree char *name = NULL, *label = NULL;
 
 	if (!field->name[0] || is_printed_elsewhere(field->name) || is_absent(item, field))
 		return;
-	name = enter_groups(item, field->name);
+	label = g_utf8_make_valid(field->name, -1);
+	name = enter_groups(item, label);
 	if (field->type == STATS_ABI_U64) {
 		add_values(item, field, name);
 	} else if (field->type == STATS_ABI_TEXT) {
