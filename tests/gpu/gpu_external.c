@@ -253,8 +253,12 @@ static const struct row {
 static long long
 counted(const struct row *row)
 {
-	return is_shimmed ? (long long)victim_dump_number(&api, row->place, "external", row->kind)
-			  : -1;
+	long long n_bytes;
+
+	if (!is_shimmed)
+		return -1;
+	n_bytes = (long long)victim_dump_number(&api, row->place, "external", row->kind);
+	return n_bytes < 0 ? 0 : n_bytes; /* a kind may be absent until it was measured */
 }
 
 static long long

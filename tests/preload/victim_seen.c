@@ -185,7 +185,8 @@ pinned_blocks(void)
 		unsigned int flags;
 	} kinds[] = {
 		{100, 0},
-		{10000, CU_MEMHOSTALLOC_PORTABLE},
+		/* too large for the driver to put it beside another with other flags */
+		{3 << 20, CU_MEMHOSTALLOC_PORTABLE},
 		{10000, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED},
 		{100, CU_MEMHOSTALLOC_PORTABLE}, /* the last: by cuMemAllocHost */
 	};
