@@ -120,7 +120,7 @@ HEAP = [
            [("if (prev && prev->state == BLOCK_FREE) {",
              "if (prev && prev->state == BLOCK_PENDING) list_remove(&prev->link),\n"
              "stats_lower(&heap->config.stats->pending_bytes, prev->size_bytes),\n"
-             "stats_lower(&heap->config.stats->n_free_blocks, 1), insert_free_locked(heap, prev);\n"
+             "stats_lower(&heap->config.stats->n_free_blocks, 1), heap_insert_free_locked(heap, prev);\n"
              "if (prev && prev->state == BLOCK_FREE) {")],
            ["unit heap_edges/heap_edges/pending_neighbours_keep_their_borders"]),
     Mutant("merged_with_a_pending_right_neighbour",
@@ -131,7 +131,7 @@ HEAP = [
              "list_remove(&block->next->link),\n"
              "stats_lower(&heap->config.stats->pending_bytes, block->next->size_bytes),\n"
              "stats_lower(&heap->config.stats->n_free_blocks, 1),\n"
-             "insert_free_locked(heap, block->next);\n"
+             "heap_insert_free_locked(heap, block->next);\n"
              "if (block->next && block->next->state == BLOCK_FREE) {")],
            ["unit heap_edges/heap_edges/pending_neighbours_keep_their_borders"]),
     Mutant("free_neighbours_not_merged",
@@ -354,8 +354,7 @@ VISIBLE = [
     Mutant("graph_not_seen",
            "a graph may hold anything that the CPU can see",
            "shim/hook_visible.c",
-           [("(hGraphExec, hStream),\n\t     hStream, true)",
-             "(hGraphExec, hStream),\n\t     hStream, false)")],
+           [("outside_read_graphs();\n\treturn true;", "outside_read_graphs();\n\treturn false;")],
            ["preload cpu_visible"]),
     Mutant("managed_memory_not_seen",
            "while managed memory is held a free waits for all work",
@@ -775,17 +774,10 @@ ROUTE = [
              "real.cuMemAllocManaged(dptr, bytesize, flags)")],
            ["routes cells two_runtimes"]),
     Mutant("array_not_asked_again",
-           "so do arrays",
+           "so do arrays, flat and in 3-D",
            "shim/hook_external.c",
-           [("ASK(real.cuArrayCreate_v2(pHandle, pAllocateArray))",
-             "real.cuArrayCreate_v2(pHandle, pAllocateArray)")],
-           ["routes cells linked_driver"]),
-    Mutant("volume_not_asked_again",
-           "and arrays in 3-D",
-           "shim/hook_external.c",
-           [("ASK(real.cuArray3DCreate_v2(pHandle, pAllocateArray))",
-             "real.cuArray3DCreate_v2(pHandle, pAllocateArray)")],
-           ["routes cells linked_runtime"]),
+           [("r = ASK(real.name(pHandle, pAllocateArray));", "r = real.name(pHandle, pAllocateArray);")],
+           ["routes cells linked_driver", "routes cells linked_runtime"]),
     Mutant("mipmap_not_asked_again",
            "and mipmaps",
            "shim/hook_external.c",

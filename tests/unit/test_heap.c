@@ -234,6 +234,8 @@ Test(heap, a_segment_got_again_is_not_exported)
 	addr = take_or_grow(4 * MIB);
 	cr_assert_eq(pool_find(&pool, addr, &info), HEAP_OK);
 	cr_expect_not(info.is_exported, "the mark outlived the memory");
+	give_complete(addr);
+	cr_expect_eq(heap_withheld_bytes(heap), 0, "the segment's mark outlived the memory");
 }
 
 Test(heap, a_block_given_back_leaves_nothing_behind)
