@@ -19,10 +19,14 @@ answer_missing(void)
 static void
 find(void **slot, const char *name)
 {
-	void *found = elf_find_first_function(name);
+	void *found = elf_find_first_function(name), *none = NULL;
 
-	/* relaxed: threads that meet here store the same; the flag in moved() publishes it */
-	__atomic_store_n(slot, found ? found : (void *)answer_missing, __ATOMIC_RELAXED);
+	/*
+	 * Threads that meet here find the same, and only the first store of a place changes it: one
+	 * that reads it already never meets a writer. relaxed: the flag in moved() publishes it.
+	 */
+	__atomic_compare_exchange_n(slot, &none, found ? found : (void *)answer_missing, false,
+				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 const struct moved_calls *
