@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "pool/thread.h"
+
 /*
  * Fields are atomic because a reader may look at a node while a writer reuses it; the sequence
  * number tells it to look again, the atomics only keep the race defined.
@@ -172,7 +174,7 @@ addr_map_insert(struct addr_map *map, uint64_t addr, size_t size_bytes, struct s
 	first = granule_of(addr);
 	last = granule_of(addr + size_bytes - 1);
 
-	pthread_mutex_lock(&map->lock);
+	thread_lock(&map->lock);
 	if (reserve_leaves_locked(map, first, last) &&
 	    reserve_nodes_locked(map, last - first + 1)) {
 		write_begin_locked(map);
@@ -185,7 +187,7 @@ addr_map_insert(struct addr_map *map, uint64_t addr, size_t size_bytes, struct s
 		write_end_locked(map);
 		r = ADDR_MAP_OK;
 	}
-	pthread_mutex_unlock(&map->lock);
+	thread_unlock(&map->lock);
 	return r;
 }
 
@@ -194,7 +196,7 @@ addr_map_remove(struct addr_map *map, uint64_t addr, size_t size_bytes, struct s
 {
 	if (!is_in_range(addr, size_bytes))
 		return;
-	pthread_mutex_lock(&map->lock);
+	thread_lock(&map->lock);
 	write_begin_locked(map);
 	for (size_t g = granule_of(addr); g <= granule_of(addr + size_bytes - 1); g++) {
 		struct addr_map_leaf *leaf = leaf_find(map, g);
@@ -203,7 +205,7 @@ addr_map_remove(struct addr_map *map, uint64_t addr, size_t size_bytes, struct s
 			prune_slot_locked(map, slot_of(leaf, g), addr, addr + size_bytes, segment);
 	}
 	write_end_locked(map);
-	pthread_mutex_unlock(&map->lock);
+	thread_unlock(&map->lock);
 }
 
 static struct segment *
@@ -225,21 +227,25 @@ find_once(struct addr_map *map, uint64_t addr, size_t n_steps_max)
 	return NULL;
 }
 
-struct segment *
-addr_map_find(struct addr_map *map, uint64_t addr)
+bool
+addr_map_try_find(struct addr_map *map, uint64_t addr, struct segment **ret_segment)
 {
 	/* A granule cannot hold more segments than it has 512-byte units. */
 	const size_t n_steps_max = (size_t)1 << (ADDR_MAP_GRANULE_SHIFT - 9);
+	/* Acquire: the loads of find_once() come after this one. */
+	const uint64_t before = atomic_load_explicit(&map->sequence, memory_order_acquire);
 
-	if (!is_in_range(addr, 1))
-		return NULL;
-	for (;;) {
-		/* Acquire: the loads of find_once() come after this one. */
-		uint64_t before = atomic_load_explicit(&map->sequence, memory_order_acquire);
-		struct segment *segment = find_once(map, addr, n_steps_max);
+	*ret_segment = is_in_range(addr, 1) ? find_once(map, addr, n_steps_max) : NULL;
+	return !(before & 1) &&
+	       atomic_load_explicit(&map->sequence, memory_order_relaxed) == before;
+}
 
-		if (!(before & 1) &&
-		    atomic_load_explicit(&map->sequence, memory_order_relaxed) == before)
-			return segment;
-	}
+struct segment *
+addr_map_find(struct addr_map *map, uint64_t addr)
+{
+	struct segment *segment;
+
+	while (!addr_map_try_find(map, addr, &segment))
+		;
+	return segment;
 }

@@ -65,3 +65,6 @@ void addr_map_remove(struct addr_map *map, uint64_t addr, size_t size_bytes,
 /* The segment that holds addr, or NULL. The answer is as old as the return: segments are
  * type-stable (segment.h). */
 struct segment *addr_map_find(struct addr_map *map, uint64_t addr);
+
+/* The same without waiting for a writer. False: one was at work, nothing is known. */
+bool addr_map_try_find(struct addr_map *map, uint64_t addr, struct segment **ret_segment);

@@ -36,6 +36,7 @@ epoch_add_locked(struct heap *heap, struct block *block, bool is_wide)
 void
 heap_step_out_locked(struct heap *heap)
 {
+	thread_begin_step();
 	heap->n_outside++;
 }
 
@@ -45,11 +46,13 @@ heap_step_in_locked(struct heap *heap)
 	assert(heap->n_outside > 0);
 	if (--heap->n_outside == 0)
 		pthread_cond_broadcast(&heap->changed);
+	thread_end_step();
 }
 
 static void
 begin_transit_locked(struct heap *heap)
 {
+	thread_begin_step();
 	heap->n_in_transit++;
 }
 
@@ -59,6 +62,7 @@ end_transit_locked(struct heap *heap)
 	assert(heap->n_in_transit > 0);
 	if (--heap->n_in_transit == 0)
 		pthread_cond_broadcast(&heap->changed);
+	thread_end_step();
 }
 
 void
@@ -78,17 +82,17 @@ heap_leave_transit_locked(struct heap *heap)
 void
 heap_begin_transit(struct heap *heap)
 {
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	begin_transit_locked(heap);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 }
 
 void
 heap_end_transit(struct heap *heap)
 {
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	end_transit_locked(heap);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 }
 
 bool
@@ -96,11 +100,11 @@ heap_await_transit(struct heap *heap)
 {
 	bool was_some;
 
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	was_some = heap->n_in_transit > 0;
-	while (heap->n_in_transit > 0 && heap->state == HEAP_OPEN)
+	while (heap->n_in_transit > 0 && heap->state == HEAP_OPEN && !thread_is_at_step())
 		heap_await_change_locked(heap);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return was_some;
 }
 
@@ -161,9 +165,9 @@ seal_locked(struct heap *heap, bool is_wide)
 	open->n_blocks = 0;
 
 	heap_enter_transit_locked(heap);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	r = backend->ops->fence_record(backend, is_wide, &fence);
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	heap_leave_transit_locked(heap);
 
 	if (r != BACKEND_OK) {
@@ -205,9 +209,9 @@ ask_locked(struct heap *heap, struct epoch *epoch)
 	int r;
 
 	heap_step_out_locked(heap);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	r = backend->ops->fence_query(backend, epoch->fence);
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	heap_step_in_locked(heap);
 
 	stats_count(&heap->config.stats->fence_query_count, 1);
@@ -226,9 +230,9 @@ leave_epoch_locked(struct heap *heap, struct epoch *epoch)
 		return;
 	epoch_free_locked(heap, epoch);
 	heap_step_out_locked(heap);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	backend->ops->fence_free(backend, fence);
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	heap_step_in_locked(heap);
 }
 
@@ -260,7 +264,7 @@ heap_settle(struct heap *heap)
 	struct epoch *epoch;
 	int r = BACKEND_OK;
 
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	if (!heap_is_open_locked(heap))
 		goto unlock;
 	r = seal_all_locked(heap);
@@ -275,7 +279,7 @@ heap_settle(struct heap *heap)
 		leave_epoch_locked(heap, epoch);
 	}
 unlock:
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return r < 0 ? r : HEAP_OK;
 }
 
@@ -341,10 +345,10 @@ await_locked(struct heap *heap, struct epoch *epoch, bool is_brief, uint64_t beg
 		if (r != WAIT_GOES_ON)
 			break;
 		heap_step_out_locked(heap);
-		pthread_mutex_unlock(&heap->lock);
+		thread_unlock(&heap->lock);
 		backend->ops->pause(backend, n_tries);
 		end_ns = backend->ops->now_ns(backend);
-		pthread_mutex_lock(&heap->lock);
+		thread_lock(&heap->lock);
 		heap_step_in_locked(heap);
 	}
 	stats_count(&heap->config.stats->wait_ns, end_ns - begin_ns);
@@ -359,7 +363,7 @@ wait_for_oldest(struct heap *heap, bool is_brief, uint64_t bound_ns)
 	struct epoch *epoch;
 	int r = HEAP_E_CLOSED;
 
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	if (!heap_is_open_locked(heap))
 		goto unlock;
 	r = seal_all_locked(heap);
@@ -373,7 +377,7 @@ wait_for_oldest(struct heap *heap, bool is_brief, uint64_t bound_ns)
 		leave_epoch_locked(heap, epoch);
 	}
 unlock:
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return r;
 }
 
@@ -392,9 +396,9 @@ heap_wait_briefly(struct heap *heap, uint64_t bound_ns)
 void
 heap_press(struct heap *heap)
 {
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	heap->is_pressed = true;
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 }
 
 unsigned
@@ -402,13 +406,13 @@ heap_n_epochs(struct heap *heap)
 {
 	unsigned n;
 
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	n = heap->n_in_transit; /* they may be epochs on their way to the list */
 	for (const struct list *at = heap->sealed.next; at != &heap->sealed; at = at->next)
 		n++;
 	n += heap->open[false].n_blocks > 0;
 	n += heap->open[true].n_blocks > 0;
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return n;
 }
 
@@ -419,11 +423,11 @@ epoch_drop_all(struct heap *heap)
 	struct list dropped;
 
 	list_init(&dropped);
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	for (size_t i = 0; i < 2; i++)
 		heap->open[i].n_blocks = 0;
 	list_splice(&dropped, &heap->sealed);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	while (!list_is_empty(&dropped)) {
 		struct epoch *epoch = list_entry(dropped.next, struct epoch, link);
 

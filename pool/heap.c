@@ -62,7 +62,7 @@ heap_await_change_locked(struct heap *heap)
 bool
 heap_is_open_locked(struct heap *heap)
 {
-	while (heap->state == HEAP_CLOSING)
+	while (heap->state == HEAP_CLOSING && !thread_is_at_step())
 		heap_await_change_locked(heap);
 	return heap->state == HEAP_OPEN;
 }
@@ -73,6 +73,7 @@ pool_lock_segment(struct pool *pool, uint64_t addr, struct heap **ret_heap)
 	for (;;) {
 		struct segment *segment = addr_map_find(&pool->map, addr);
 		struct heap *heap;
+		bool is_closing;
 
 		if (!segment)
 			return NULL;
@@ -80,7 +81,7 @@ pool_lock_segment(struct pool *pool, uint64_t addr, struct heap **ret_heap)
 		heap = atomic_load_explicit(&segment->heap, memory_order_acquire);
 		if (!heap)
 			continue; /* it left the map in this moment */
-		pthread_mutex_lock(&heap->lock);
+		thread_lock(&heap->lock);
 		/* Heaps and segments are type-stable, so the lock was a lock; now see whether it is
 		 * the right one. */
 		if (heap_is_open_locked(heap) && addr_map_find(&pool->map, addr) == segment &&
@@ -88,8 +89,19 @@ pool_lock_segment(struct pool *pool, uint64_t addr, struct heap **ret_heap)
 			*ret_heap = heap;
 			return segment;
 		}
-		pthread_mutex_unlock(&heap->lock);
+		is_closing = heap->state == HEAP_CLOSING;
+		thread_unlock(&heap->lock);
+		if (is_closing)
+			return NULL; /* this thread is at a step of it */
 	}
+}
+
+bool
+pool_may_hold(struct pool *pool, uint64_t addr)
+{
+	struct segment *segment;
+
+	return !addr_map_try_find(&pool->map, addr, &segment) || segment;
 }
 
 int
@@ -118,7 +130,7 @@ pool_find(struct pool *pool, uint64_t addr, struct block_info *ret_info)
 		.segment_addr = segment->addr,
 		.segment_bytes = segment->size_bytes,
 	};
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return HEAP_OK;
 }
 
@@ -127,12 +139,12 @@ heap_alloc(struct pool *pool)
 {
 	struct heap *heap = NULL;
 
-	pthread_mutex_lock(&pool->lock);
+	thread_lock(&pool->lock);
 	if (!list_is_empty(&pool->spare_heaps)) {
 		heap = list_entry(pool->spare_heaps.next, struct heap, link);
 		list_remove(&heap->link);
 	}
-	pthread_mutex_unlock(&pool->lock);
+	thread_unlock(&pool->lock);
 	if (heap)
 		return heap;
 
@@ -155,7 +167,7 @@ heap_new(struct pool *pool, const struct heap_config *config)
 	if (!heap)
 		return NULL;
 	/* A late reader of the map may hold the lock of a heap that is being reused. */
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	heap->pool = pool;
 	heap->config = *config;
 	atomic_store_explicit(&heap->kind, config->kind, memory_order_relaxed);
@@ -174,7 +186,7 @@ heap_new(struct pool *pool, const struct heap_config *config)
 		heap->open[i].n_blocks = 0;
 	}
 	heap->state = HEAP_OPEN;
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return heap;
 }
 
@@ -359,7 +371,7 @@ heap_take(struct heap *heap, size_t requested_bytes, unsigned tag, uint64_t *ret
 
 	if (size_bytes == 0)
 		return HEAP_E_TOO_LARGE;
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	if (!heap_is_open_locked(heap)) {
 		r = HEAP_E_CLOSED;
 		goto unlock;
@@ -377,7 +389,7 @@ heap_take(struct heap *heap, size_t requested_bytes, unsigned tag, uint64_t *ret
 		r = HEAP_OK;
 	}
 unlock:
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return r;
 }
 
@@ -404,7 +416,7 @@ heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide, b
 		is_due = heap->open[is_wide].n_blocks >= (heap->is_pressed ? 1 : EPOCH_N_FREES_MAX);
 		r = HEAP_OK;
 	}
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	if (is_due)
 		heap_settle(heap); /* an error is the next request's to find */
 	return r;
@@ -415,7 +427,7 @@ heap_idle_bytes(struct heap *heap, uint64_t *ret_idle_bytes, uint64_t *ret_pendi
 {
 	uint64_t pending_bytes = 0;
 
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	*ret_idle_bytes = heap->frag.whole_bytes;
 	for (struct list *at = heap->segments.next; at != &heap->segments; at = at->next) {
 		struct segment *segment = list_entry(at, struct segment, link);
@@ -427,7 +439,7 @@ heap_idle_bytes(struct heap *heap, uint64_t *ret_idle_bytes, uint64_t *ret_pendi
 		if (is_coming_free)
 			pending_bytes += segment->size_bytes;
 	}
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	*ret_pending_bytes = pending_bytes;
 }
 
@@ -471,6 +483,6 @@ heap_snapshot_until(struct heap *heap, const struct timespec *deadline,
 	ret_snapshot->frag = heap->frag;
 	recompute_frag_locked(heap, &ret_snapshot->frag_recomputed,
 			      &ret_snapshot->largest_partial_bytes);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return true;
 }

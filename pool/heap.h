@@ -94,6 +94,9 @@ int pool_find(struct pool *pool, uint64_t addr, struct block_info *ret_info);
 /* Is addr in a segment, and of which kind? Takes no lock: the answer is as old as the return. */
 bool pool_kind_at(struct pool *pool, uint64_t addr, enum heap_kind *ret_kind);
 
+/* Can it be in a segment? Waits for nothing, not even for a change of the map: true in doubt. */
+bool pool_may_hold(struct pool *pool, uint64_t addr);
+
 /* NULL: no memory. */
 struct heap *heap_new(struct pool *pool, const struct heap_config *config);
 

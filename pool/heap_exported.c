@@ -101,7 +101,7 @@ heap_mark_exported(struct pool *pool, uint64_t addr)
 		segment->is_exported = true;
 		r = HEAP_OK;
 	}
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return r;
 }
 
@@ -120,7 +120,7 @@ heap_set_sync_memops(struct pool *pool, uint64_t addr, bool has_sync_memops)
 		block->has_sync_memops = has_sync_memops;
 		r = HEAP_OK;
 	}
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return r;
 }
 
@@ -130,12 +130,12 @@ heap_withheld_bytes(struct heap *heap)
 	const struct list *at = &heap->idle;
 	uint64_t bytes = 0;
 
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	for (unsigned n = heap->n_withheld; n > 0; n--) {
 		at = at->next;
 		bytes += list_entry(at, struct segment, idle_link)->size_bytes;
 	}
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return bytes;
 }
 
@@ -144,7 +144,7 @@ heap_release_held(struct heap *heap)
 {
 	bool was_some;
 
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	was_some = heap->state == HEAP_OPEN && !list_is_empty(&heap->held);
 	while (heap->state == HEAP_OPEN && !list_is_empty(&heap->held)) {
 		struct block *block = list_entry(heap->held.next, struct block, link);
@@ -152,6 +152,6 @@ heap_release_held(struct heap *heap)
 		block->segment->n_held--;
 		release_locked(heap, block);
 	}
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return was_some;
 }

@@ -13,6 +13,7 @@
 #include "pool/free_index.h"
 #include "pool/heap.h"
 #include "pool/segment.h"
+#include "pool/thread.h"
 
 enum heap_state {
 	HEAP_OPEN,
@@ -71,7 +72,8 @@ struct heap {
 	struct list spare_epochs;
 };
 
-/* Wait out a closing; false: the heap is gone. */
+/* Wait out a closing; false: the heap is gone. At a step, which the closing waits for, it is as
+ * good as gone. */
 bool heap_is_open_locked(struct heap *heap);
 
 /* Wait for heap->changed. No point of cancellation: a thread that ended in here would keep the
@@ -88,7 +90,8 @@ void heap_enter_transit_locked(struct heap *heap);
 void heap_leave_transit_locked(struct heap *heap);
 
 /*
- * The segment that holds addr, with its heap locked and open; NULL: no segment, nothing is locked.
+ * The segment that holds addr, with its heap locked and open; NULL: no segment, or one that closes
+ * while this thread is at a step; nothing is locked.
  */
 struct segment *pool_lock_segment(struct pool *pool, uint64_t addr, struct heap **ret_heap);
 

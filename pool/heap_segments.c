@@ -30,12 +30,12 @@ segment_new(struct pool *pool)
 {
 	struct segment *segment = NULL;
 
-	pthread_mutex_lock(&pool->lock);
+	thread_lock(&pool->lock);
 	if (!list_is_empty(&pool->spare_segments)) {
 		segment = list_entry(pool->spare_segments.next, struct segment, link);
 		list_remove(&segment->link);
 	}
-	pthread_mutex_unlock(&pool->lock);
+	thread_unlock(&pool->lock);
 	if (segment)
 		return segment;
 
@@ -51,9 +51,9 @@ segment_new(struct pool *pool)
 static void
 segment_free(struct pool *pool, struct segment *segment)
 {
-	pthread_mutex_lock(&pool->lock);
+	thread_lock(&pool->lock);
 	list_append(&pool->spare_segments, &segment->link);
-	pthread_mutex_unlock(&pool->lock);
+	thread_unlock(&pool->lock);
 }
 
 static int
@@ -73,20 +73,20 @@ enter_transit(struct heap *heap)
 {
 	bool is_open;
 
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	is_open = heap_is_open_locked(heap);
 	if (is_open)
 		heap_enter_transit_locked(heap);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return is_open;
 }
 
 static void
 leave_transit(struct heap *heap)
 {
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	heap_leave_transit_locked(heap);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 }
 
 /* Make a fresh segment part of the heap, in transit until then, and hand out its block. */
@@ -96,7 +96,7 @@ adopt(struct heap *heap, struct segment *segment, size_t requested_bytes, unsign
 	struct pool *pool = heap->pool;
 	int r = HEAP_E_METADATA;
 
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	if (!segment_set_up(segment, &heap->blocks, heap_is_arena_request(heap, requested_bytes)))
 		goto unlock;
 	/* Release: whoever finds the segment in the map finds its heap set up. */
@@ -115,7 +115,7 @@ adopt(struct heap *heap, struct segment *segment, size_t requested_bytes, unsign
 	stats_count(&heap->config.stats->driver_alloc_count, 1);
 	heap_hand_out_locked(heap, segment->first, requested_bytes, tag);
 unlock:
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return r;
 }
 
@@ -201,9 +201,9 @@ unmap_locked(struct heap *heap, struct segment *segment)
 	int r;
 
 	heap_enter_transit_locked(heap);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	r = backend->ops->unmap(backend, segment->addr, segment->size_bytes);
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	heap_leave_transit_locked(heap);
 	if (r == BACKEND_OK)
 		stats_count(&heap->config.stats->driver_free_count, 1);
@@ -229,9 +229,9 @@ heap_give_back(struct pool *pool, uint64_t addr, enum heap_kind kind,
 	heap_take_back_locked(heap, block);
 	detach_locked(heap, segment);
 	heap_step_out_locked(heap);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	r = unmap(arg, addr);
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	heap_step_in_locked(heap);
 	if (r != 0 && reattach_locked(heap, segment)) {
 		heap_relive_locked(heap, block);
@@ -242,7 +242,7 @@ heap_give_back(struct pool *pool, uint64_t addr, enum heap_kind kind,
 	*ret_freed_bytes = segment->size_bytes;
 	forget_locked(heap, segment);
 unlock:
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	return r;
 }
 
@@ -257,7 +257,7 @@ await_idle_locked(struct heap *heap, uint64_t bound_ns)
 	int r;
 
 	heap_step_out_locked(heap);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	begin_ns = backend->ops->now_ns(backend);
 	r = backend->ops->fence_record(backend, heap->config.kind == HEAP_HOST, &fence);
 	if (r == BACKEND_OK) {
@@ -271,7 +271,7 @@ await_idle_locked(struct heap *heap, uint64_t bound_ns)
 		backend->ops->fence_free(backend, fence);
 		stats_count(&heap->config.stats->fence_count, 1);
 	}
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	heap_step_in_locked(heap);
 	if (r == BACKEND_E_NOT_READY)
 		return HEAP_E_TIMEOUT;
@@ -305,7 +305,7 @@ heap_trim_told(struct heap *heap, size_t want_bytes, uint64_t bound_ns,
 	size_t freed_bytes = 0, one_bytes;
 	int r = HEAP_OK;
 
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	if (!heap_is_open_locked(heap) || list_is_empty(&heap->idle))
 		goto unlock;
 	r = await_idle_locked(heap, bound_ns);
@@ -322,7 +322,7 @@ heap_trim_told(struct heap *heap, size_t want_bytes, uint64_t bound_ns,
 		stats_count(&heap->config.stats->trim_bytes, freed_bytes);
 	}
 unlock:
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	*ret_freed_bytes = freed_bytes;
 	return r < 0 ? r : HEAP_OK;
 }
@@ -343,7 +343,7 @@ heap_trim(struct heap *heap, size_t want_bytes, uint64_t bound_ns, size_t *ret_f
 void
 heap_close(struct heap *heap)
 {
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	if (heap_is_open_locked(heap)) {
 		heap->state = HEAP_CLOSING;
 		/* Those who wait for transit wait for the end of the closing instead. */
@@ -351,17 +351,17 @@ heap_close(struct heap *heap)
 		while (heap->n_outside > 0)
 			heap_await_change_locked(heap);
 	}
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 }
 
 void
 heap_reopen(struct heap *heap)
 {
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	if (heap->state == HEAP_CLOSING)
 		heap->state = HEAP_OPEN;
 	pthread_cond_broadcast(&heap->changed);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 }
 
 /* Undo what the block counts in the gauges and take it off its list. */
@@ -404,7 +404,7 @@ heap_drop(struct heap *heap)
 	struct pool *pool = heap->pool;
 	uint64_t dropped_bytes = 0;
 
-	pthread_mutex_lock(&heap->lock);
+	thread_lock(&heap->lock);
 	while (!list_is_empty(&heap->segments)) {
 		struct segment *segment = list_entry(heap->segments.next, struct segment, link);
 
@@ -413,12 +413,12 @@ heap_drop(struct heap *heap)
 	}
 	heap->state = HEAP_GONE;
 	pthread_cond_broadcast(&heap->changed);
-	pthread_mutex_unlock(&heap->lock);
+	thread_unlock(&heap->lock);
 	epoch_drop_all(heap);
 
-	pthread_mutex_lock(&pool->lock);
+	thread_lock(&pool->lock);
 	list_append(&pool->spare_heaps, &heap->link);
-	pthread_mutex_unlock(&pool->lock);
+	thread_unlock(&pool->lock);
 	return dropped_bytes;
 }
 

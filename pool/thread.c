@@ -12,6 +12,8 @@ thread_self(void)
 	return self;
 }
 
+__thread struct thread_busy thread_busy;
+
 /* Written once, before there is a deadline to keep. */
 static thread_timedlock_fn *timedlock;
 
@@ -24,7 +26,11 @@ thread_set_timedlock(thread_timedlock_fn *fn)
 bool
 thread_lock_until(pthread_mutex_t *lock, const struct timespec *deadline)
 {
-	const int r = deadline && timedlock ? timedlock(lock, deadline) : pthread_mutex_lock(lock);
+	int r;
 
+	thread_hold();
+	r = deadline && timedlock ? timedlock(lock, deadline) : pthread_mutex_lock(lock);
+	if (r != 0)
+		thread_release();
 	return r == 0;
 }

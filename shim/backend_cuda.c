@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "pool/thread.h"
 #include "shim/context.h"
 
 /*
@@ -373,13 +374,13 @@ backend_event_get(struct context *context, CUevent *ret_event)
 	struct context_scope scope;
 	CUresult r;
 
-	pthread_mutex_lock(&events->lock);
+	thread_lock(&events->lock);
 	if (events->n_spare > 0) {
 		*ret_event = events->spare[--events->n_spare];
-		pthread_mutex_unlock(&events->lock);
+		thread_unlock(&events->lock);
 		return CUDA_SUCCESS;
 	}
-	pthread_mutex_unlock(&events->lock);
+	thread_unlock(&events->lock);
 
 	r = context_enter(atomic_load(&context->handle), &scope);
 	if (r != CUDA_SUCCESS)
@@ -395,7 +396,7 @@ backend_event_put(struct context *context, CUevent event, unsigned generation)
 	struct backend_events *events = &context->events;
 	bool is_alive;
 
-	pthread_mutex_lock(&events->lock);
+	thread_lock(&events->lock);
 	/* Under the lock, and the generation goes up before the events are forgotten: one that died
 	 * with its context never gets among those of the next. */
 	is_alive = atomic_load_explicit(&context->generation, memory_order_acquire) == generation;
@@ -410,15 +411,15 @@ backend_event_put(struct context *context, CUevent event, unsigned generation)
 	/* Without room the event stays with the context until its end. */
 	if (is_alive && events->n_spare < events->n_room)
 		events->spare[events->n_spare++] = event;
-	pthread_mutex_unlock(&events->lock);
+	thread_unlock(&events->lock);
 }
 
 void
 backend_events_forget(struct backend_events *events)
 {
-	pthread_mutex_lock(&events->lock);
+	thread_lock(&events->lock);
 	events->n_spare = 0;
-	pthread_mutex_unlock(&events->lock);
+	thread_unlock(&events->lock);
 }
 
 CUresult

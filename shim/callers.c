@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "pool/thread.h"
 #include "shim/elf_walk.h"
 
 enum {
@@ -104,9 +105,9 @@ object_tag(const char *path)
 
 	if (tag)
 		return tag;
-	pthread_mutex_lock(&append_lock);
+	thread_lock(&append_lock);
 	tag = append_locked(path, hash);
-	pthread_mutex_unlock(&append_lock);
+	thread_unlock(&append_lock);
 	return tag;
 }
 

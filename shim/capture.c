@@ -24,7 +24,9 @@ static void
 shut(struct capture_gate *gate)
 {
 	atomic_fetch_add_explicit(&gate->n_shut, 1, memory_order_seq_cst);
-	while (atomic_load_explicit(&gate->n_calls, memory_order_seq_cst) > 0)
+	/* Not for the call that this thread was interrupted in. */
+	while (atomic_load_explicit(&gate->n_calls, memory_order_seq_cst) > 0 &&
+	       !thread_is_at_step())
 		sched_yield();
 }
 
@@ -37,6 +39,7 @@ unshut(struct capture_gate *gate)
 bool
 capture_enter_call(struct capture_gate *context)
 {
+	thread_begin_step();
 	/* Sequentially consistent, as in shut(): first say, then look. */
 	atomic_fetch_add_explicit(&capture_everywhere.n_calls, 1, memory_order_seq_cst);
 	atomic_fetch_add_explicit(&context->n_calls, 1, memory_order_seq_cst);
@@ -52,6 +55,7 @@ capture_leave_call(struct capture_gate *context)
 	/* Release: the driver call came before this. */
 	atomic_fetch_sub_explicit(&context->n_calls, 1, memory_order_release);
 	atomic_fetch_sub_explicit(&capture_everywhere.n_calls, 1, memory_order_release);
+	thread_end_step();
 }
 
 void
@@ -92,12 +96,12 @@ stream_of(const void *owner, CUstream stream, enum hook_stream0 stream0)
 void
 capture_keep(const void *owner, CUstream stream, enum hook_stream0 stream0)
 {
-	pthread_mutex_lock(&lock);
+	thread_lock(&lock);
 	if (n_streams < CAPTURE_N_STREAMS)
 		streams[n_streams++] = stream_of(owner, stream, stream0);
 	else
 		n_unlisted++;
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 }
 
 static bool
@@ -120,13 +124,13 @@ capture_end(const void *owner, CUstream stream, enum hook_stream0 stream0)
 
 	if (!capture_is_open())
 		return;
-	pthread_mutex_lock(&lock);
+	thread_lock(&lock);
 	was_capturing = remove_locked(stream_of(owner, stream, stream0));
 	if (!was_capturing && n_unlisted > 0) {
 		n_unlisted--;
 		was_capturing = true;
 	}
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 	if (was_capturing)
 		capture_lower();
 }
@@ -136,7 +140,7 @@ capture_reset(const void *owner)
 {
 	unsigned n_ended = 0;
 
-	pthread_mutex_lock(&lock);
+	thread_lock(&lock);
 	for (unsigned i = 0; i < n_streams;) {
 		if (streams[i].owner == owner) {
 			streams[i] = streams[--n_streams];
@@ -145,7 +149,7 @@ capture_reset(const void *owner)
 			i++;
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 	while (n_ended-- > 0)
 		capture_lower();
 }

@@ -50,7 +50,9 @@ publish(CUcontext handle, struct device *device, bool is_primary, bool is_green)
 {
 	struct context *context, *spare = NULL;
 
-	pthread_mutex_lock(&context_lock);
+	if (thread_holds())
+		return context_find(handle);
+	thread_lock(&context_lock);
 	context = context_find(handle);
 	if (context) {
 		/* A handle seen anew is a new context: what a green one left behind does not
@@ -76,7 +78,7 @@ publish(CUcontext handle, struct device *device, bool is_primary, bool is_green)
 	}
 	context = spare;
 unlock:
-	pthread_mutex_unlock(&context_lock);
+	thread_unlock(&context_lock);
 	return context;
 }
 
@@ -115,17 +117,15 @@ context_register_green(CUcontext handle)
 void
 context_forget_green(struct context *context)
 {
-	pthread_mutex_lock(&context_lock);
+	thread_lock(&context_lock);
 	if (context->is_green)
 		atomic_store_explicit(&context->handle, NULL, memory_order_release);
-	pthread_mutex_unlock(&context_lock);
+	thread_unlock(&context_lock);
 }
 
-/*
- * The context of a stream that the shim has not heard of: the primary one, or a green one, whose
+/* The context of a stream that the shim has not heard of: the primary one, or a green one, whose
  * streams can be made and used without its ever being named as a context. All others are known
- * from their creation.
- */
+ * from their creation. */
 static struct context *
 adopt_of_stream(CUcontext handle)
 {
@@ -278,7 +278,7 @@ device_heap_slow(struct context *context)
 {
 	struct heap *heap;
 
-	pthread_mutex_lock(&context->heaps_lock);
+	thread_lock(&context->heaps_lock);
 	heap = atomic_load_explicit(&context->device_heap, memory_order_relaxed);
 	if (!heap && may_have_heaps_locked(context)) {
 		backend_cuda_init(&context->device_backend, context, BACKEND_DEVICE, 0);
@@ -286,7 +286,7 @@ device_heap_slow(struct context *context)
 				context->device->stats);
 		atomic_store_explicit(&context->device_heap, heap, memory_order_release);
 	}
-	pthread_mutex_unlock(&context->heaps_lock);
+	thread_unlock(&context->heaps_lock);
 	return heap;
 }
 
@@ -306,7 +306,7 @@ context_host_heap(struct context *context, enum backend_memory memory, unsigned 
 	struct backend_cuda *backend;
 	unsigned i;
 
-	pthread_mutex_lock(&context->heaps_lock);
+	thread_lock(&context->heaps_lock);
 	for (i = 0; i < context->n_host_heaps; i++) {
 		backend = &context->host[i].backend;
 		if (backend->memory == memory && backend->flags == flags)
@@ -323,7 +323,7 @@ context_host_heap(struct context *context, enum backend_memory memory, unsigned 
 			context->n_host_heaps++;
 		}
 	}
-	pthread_mutex_unlock(&context->heaps_lock);
+	thread_unlock(&context->heaps_lock);
 	return heap;
 }
 
@@ -341,7 +341,7 @@ list_heaps_until(struct context *context, const struct timespec *deadline,
 	n += heaps[n] != NULL;
 	for (unsigned i = 0; i < context->n_host_heaps; i++)
 		heaps[n++] = context->host[i].heap;
-	pthread_mutex_unlock(&context->heaps_lock);
+	thread_unlock(&context->heaps_lock);
 	return n;
 }
 
@@ -353,9 +353,10 @@ context_close(struct context *context)
 		atomic_load_explicit(&context->generation, memory_order_acquire);
 	size_t n;
 
-	pthread_mutex_lock(&context->heaps_lock);
+	thread_hold(); /* until end_ending() */
+	thread_lock(&context->heaps_lock);
 	context->n_endings++;
-	pthread_mutex_unlock(&context->heaps_lock);
+	thread_unlock(&context->heaps_lock);
 	n = list_heaps_until(context, NULL, heaps);
 	for (size_t i = 0; i < n; i++)
 		heap_close(heaps[i]);
@@ -366,9 +367,10 @@ context_close(struct context *context)
 static void
 end_ending(struct context *context)
 {
-	pthread_mutex_lock(&context->heaps_lock);
+	thread_lock(&context->heaps_lock);
 	context->n_endings--;
-	pthread_mutex_unlock(&context->heaps_lock);
+	thread_unlock(&context->heaps_lock);
+	thread_release();
 }
 
 void
@@ -383,16 +385,14 @@ context_reopen(struct context *context)
 	end_ending(context);
 }
 
-/*
- * The handle goes first: it may be another context's already, which must not find this slot. False:
- * another thread was told of the end, too, and drops it.
- */
+/* The handle goes first: it may be another context's already, which must not find this slot. False:
+ * another thread was told of the end, too, and drops it. */
 static bool
 withdraw(struct context *context, unsigned generation)
 {
 	bool is_own;
 
-	pthread_mutex_lock(&context_lock);
+	thread_lock(&context_lock);
 	is_own = atomic_load_explicit(&context->generation, memory_order_relaxed) == generation &&
 		 !context->is_dropping;
 	if (is_own) {
@@ -400,7 +400,7 @@ withdraw(struct context *context, unsigned generation)
 		context->is_primary = false;
 		atomic_store_explicit(&context->handle, NULL, memory_order_release);
 	}
-	pthread_mutex_unlock(&context_lock);
+	thread_unlock(&context_lock);
 	return is_own;
 }
 
@@ -413,14 +413,14 @@ context_drop(struct context *context, unsigned generation)
 		context_reopen(context);
 		return;
 	}
-	pthread_mutex_lock(&context->heaps_lock);
+	thread_lock(&context->heaps_lock);
 	device_heap = atomic_exchange_explicit(&context->device_heap, NULL, memory_order_relaxed);
 	if (device_heap)
 		limit_release(&context->device->account, heap_drop(device_heap));
 	for (unsigned i = 0; i < context->n_host_heaps; i++)
 		limit_release(&device_host_account, heap_drop(context->host[i].heap));
 	context->n_host_heaps = 0;
-	pthread_mutex_unlock(&context->heaps_lock);
+	thread_unlock(&context->heaps_lock);
 
 	/* From here on fences of the old generation answer complete, without a driver call. */
 	atomic_fetch_add_explicit(&context->generation, 1, memory_order_release);
@@ -428,9 +428,9 @@ context_drop(struct context *context, unsigned generation)
 	visible_reset(&context->visible);
 	capture_reset(context);
 	backend_events_forget(&context->events);
-	pthread_mutex_lock(&context_lock);
+	thread_lock(&context_lock);
 	context->is_dropping = false;
-	pthread_mutex_unlock(&context_lock);
+	thread_unlock(&context_lock);
 	capture_unshut(&context->gate);
 	end_ending(context);
 }

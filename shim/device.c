@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pool/thread.h"
 #include "shim/control.h"
 #include "shim/hooks.h"
 #include "shim/init.h"
@@ -114,10 +115,10 @@ device_get(int index)
 	struct device *device = device_find(index);
 	struct device fresh = {0};
 
-	if (device || index < 0 || index >= DEVICE_N_MAX || !ask(index, &fresh))
+	if (device || thread_holds() || index < 0 || index >= DEVICE_N_MAX || !ask(index, &fresh))
 		return device;
 	device = &devices[index];
-	pthread_mutex_lock(&publish_lock);
+	thread_lock(&publish_lock);
 	if (!device_find(index)) {
 		device->index = index;
 		memcpy(device->name, fresh.name, sizeof(device->name));
@@ -129,6 +130,6 @@ device_get(int index)
 		describe(device);
 		atomic_store_explicit(&is_filled[index], true, memory_order_release);
 	}
-	pthread_mutex_unlock(&publish_lock);
+	thread_unlock(&publish_lock);
 	return device;
 }

@@ -191,7 +191,7 @@ write_to(const char *where, enum report_reason reason, const struct timespec *de
 		r = write_stderr();
 	else if (report.was_used || report.missed.n || reason == REPORT_REQUEST)
 		r = write_path(where);
-	pthread_mutex_unlock(&dump_lock);
+	thread_unlock(&dump_lock);
 	if (r < 0)
 		log_line(OPTION_LOG_WARN, "no dump to '%s': %s", where, strerror(-r));
 	return r;

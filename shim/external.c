@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "pool/stats.h"
+#include "pool/thread.h"
 
 /*
  * A record is in the table while its bytes are counted. It is out of it, and its bytes are not
@@ -239,9 +240,9 @@ external_add(const struct external_item *item)
 			STATS_RAISE(item->place, n_unmeasured, 1);
 		return;
 	}
-	pthread_mutex_lock(&table_lock);
+	thread_lock(&table_lock);
 	add_locked(record);
-	pthread_mutex_unlock(&table_lock);
+	thread_unlock(&table_lock);
 }
 
 void
@@ -249,11 +250,11 @@ external_retain(enum external_space space, uint64_t key)
 {
 	struct external_record *record;
 
-	pthread_mutex_lock(&table_lock);
+	thread_lock(&table_lock);
 	record = find_locked(space, key);
 	if (record)
 		record->n_handles++;
-	pthread_mutex_unlock(&table_lock);
+	thread_unlock(&table_lock);
 }
 
 static bool
@@ -269,7 +270,7 @@ external_claim(enum external_space space, uint64_t key)
 
 	if (is_empty())
 		return NULL;
-	pthread_mutex_lock(&table_lock);
+	thread_lock(&table_lock);
 	record = find_locked(space, key);
 	if (record && record->n_claims == record->n_handles)
 		record = NULL; /* only mappings hold it: the driver will refuse */
@@ -278,7 +279,7 @@ external_claim(enum external_space space, uint64_t key)
 		if (record->n_claims == record->n_handles && record->n_maps == 0)
 			remove_locked(record, CLAIMED);
 	}
-	pthread_mutex_unlock(&table_lock);
+	thread_unlock(&table_lock);
 	return record;
 }
 
@@ -296,7 +297,7 @@ external_settle(struct external_record *record, bool is_freed)
 {
 	if (!record)
 		return;
-	pthread_mutex_lock(&table_lock);
+	thread_lock(&table_lock);
 	record->n_claims--;
 	if (is_freed)
 		record->n_handles--;
@@ -305,7 +306,7 @@ external_settle(struct external_record *record, bool is_freed)
 	if (record->state == CLAIMED && record->n_handles == 0)
 		record->state = GONE;
 	free_if_unheld(record);
-	pthread_mutex_unlock(&table_lock);
+	thread_unlock(&table_lock);
 }
 
 struct external_record *
@@ -315,11 +316,11 @@ external_map_begin(uint64_t handle)
 
 	if (is_empty())
 		return NULL;
-	pthread_mutex_lock(&table_lock);
+	thread_lock(&table_lock);
 	memory = find_locked(EXTERNAL_BY_VMM, handle);
 	if (memory)
 		memory->n_maps++;
-	pthread_mutex_unlock(&table_lock);
+	thread_unlock(&table_lock);
 	return memory;
 }
 
@@ -349,7 +350,7 @@ external_map_end(struct external_record *memory, uint64_t addr, uint64_t offset_
 	if (!memory)
 		return;
 	mapping = is_mapped ? new_record(&item) : NULL;
-	pthread_mutex_lock(&table_lock);
+	thread_lock(&table_lock);
 	if (mapping) {
 		mapping->memory = memory;
 		grow_to_locked(memory, offset_bytes + size_bytes);
@@ -357,7 +358,7 @@ external_map_end(struct external_record *memory, uint64_t addr, uint64_t offset_
 	} else {
 		unmap_locked(memory); /* then the last handle is all that holds it */
 	}
-	pthread_mutex_unlock(&table_lock);
+	thread_unlock(&table_lock);
 }
 
 struct external_record *
@@ -368,14 +369,14 @@ external_unmap_begin(uint64_t addr, uint64_t size_bytes)
 
 	if (is_empty())
 		return NULL;
-	pthread_mutex_lock(&table_lock);
+	thread_lock(&table_lock);
 	while (at - addr < size_bytes && (mapping = find_locked(EXTERNAL_BY_MAPPING, at))) {
 		at += mapping->item.bytes;
 		remove_locked(mapping, CLAIMED);
 		mapping->next = taken;
 		taken = mapping;
 	}
-	pthread_mutex_unlock(&table_lock);
+	thread_unlock(&table_lock);
 	return taken;
 }
 
@@ -386,7 +387,7 @@ external_unmap_end(struct external_record *mappings, bool is_unmapped)
 
 	if (!mappings)
 		return;
-	pthread_mutex_lock(&table_lock);
+	thread_lock(&table_lock);
 	for (; mappings; mappings = next) {
 		struct external_record *memory = mappings->memory;
 
@@ -398,7 +399,7 @@ external_unmap_end(struct external_record *mappings, bool is_unmapped)
 		free(mappings);
 		unmap_locked(memory);
 	}
-	pthread_mutex_unlock(&table_lock);
+	thread_unlock(&table_lock);
 }
 
 void
@@ -408,7 +409,7 @@ external_drop(const atomic_uint *life, unsigned generation)
 
 	if (is_empty())
 		return;
-	pthread_mutex_lock(&table_lock);
+	thread_lock(&table_lock);
 	for (size_t i = 0; i < n_buckets; i++) {
 		for (record = buckets[i]; record; record = next) {
 			next = record->next;
@@ -416,7 +417,7 @@ external_drop(const atomic_uint *life, unsigned generation)
 				forget_locked(record);
 		}
 	}
-	pthread_mutex_unlock(&table_lock);
+	thread_unlock(&table_lock);
 }
 
 void
@@ -424,10 +425,10 @@ external_set(struct external *place, enum external_kind kind, uint64_t bytes)
 {
 	struct external_item item = {.kind = kind, .place = place};
 
-	pthread_mutex_lock(&table_lock);
+	thread_lock(&table_lock);
 	item.bytes = stats_read(&place->bytes[kind]);
 	lower(&item);
 	item.bytes = bytes;
 	raise(&item);
-	pthread_mutex_unlock(&table_lock);
+	thread_unlock(&table_lock);
 }

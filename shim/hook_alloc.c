@@ -178,7 +178,7 @@ cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char
 
 	hooks_ready();
 	r = real.cuModuleGetGlobal_v2(dptr, bytes, hmod, name);
-	if (r == CUDA_SUCCESS && dptr && init_is_active() &&
+	if (r == CUDA_SUCCESS && dptr && init_is_on() &&
 	    real.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, *dptr) ==
 		    CUDA_SUCCESS &&
 	    is_managed)

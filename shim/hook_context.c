@@ -70,6 +70,7 @@ cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 /* A context around a call that may end it. */
 struct ending {
 	struct context *context; /* NULL: not known, so it has no heaps */
+	bool is_unclosed;        /* this thread could not wait for it */
 	unsigned generation;
 	CUcontext handle;
 	unsigned long long id;
@@ -84,6 +85,28 @@ id_of(CUcontext handle)
 	unsigned long long id;
 
 	return real.cuCtxGetId && real.cuCtxGetId(handle, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+/*
+ * In a signal handler that interrupted the shim, as when it calls exit(): what the interrupted call
+ * does cannot be waited for. The context ends as it is, and nothing of it is used any more.
+ */
+static bool
+is_interrupting(void)
+{
+	return thread_holds() || thread_is_at_step();
+}
+
+static struct ending
+leave_open(struct context *context)
+{
+	struct ending ending = {.context = context, .is_unclosed = true};
+
+	if (context)
+		ending.handle = atomic_load(&context->handle);
+	if (ending.handle)
+		ending.id = id_of(ending.handle);
+	return ending;
 }
 
 static struct ending
@@ -106,8 +129,10 @@ close_known(CUcontext handle)
 {
 	struct ending ending = {0};
 
-	if (!init_is_active())
+	if (!init_is_on())
 		return ending;
+	if (is_interrupting())
+		return leave_open(context_find(handle));
 	ending = close_context(context_find(handle));
 	if (!ending.context) {
 		ending.handle = handle;
@@ -119,6 +144,11 @@ close_known(CUcontext handle)
 static CUresult
 after_end(const struct ending *ending, bool is_gone, CUresult r)
 {
+	if (ending->is_unclosed) {
+		if (is_gone && ending->context)
+			context_break(ending->context, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+		return r;
+	}
 	if (is_gone && ending->handle)
 		imports_forget(ending->handle, ending->imports_now);
 	if (ending->context && is_gone)
@@ -172,7 +202,9 @@ close_primary(CUdevice device)
 {
 	struct ending ending = {0};
 
-	while (init_is_active()) {
+	if (init_is_on() && is_interrupting())
+		return leave_open(context_find_primary(device));
+	while (init_is_on()) {
 		ending = close_context(context_find_primary(device));
 		/* Another thread may have seen the end of it before it was closed. */
 		if (!ending.context || context_find_primary(device) == ending.context)

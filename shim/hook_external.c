@@ -43,10 +43,10 @@ cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 	hooks_ready();
 	scope = OUTSIDE_SCOPE();
 	r = ASK(real.cuMemAllocManaged(dptr, bytesize, flags));
-	if (!outside_counts(r))
-		return r;
-	managed_add(*dptr);
-	outside_count(&scope, EXTERNAL_BY_ADDRESS, *dptr, EXTERNAL_managed, bytesize);
+	if (r == CUDA_SUCCESS && init_is_on())
+		managed_add(*dptr);
+	if (outside_counts(r))
+		outside_count(&scope, EXTERNAL_BY_ADDRESS, *dptr, EXTERNAL_managed, bytesize);
 	return r;
 }
 

@@ -133,8 +133,7 @@ cuIpcCloseMemHandle(CUdeviceptr dptr)
 	CUresult r;
 
 	hooks_ready();
-	if (init_is_active() && serve_refusal() == CUDA_SUCCESS &&
-	    imports_close(dptr, close_any, &r))
+	if (init_is_on() && serve_refusal() == CUDA_SUCCESS && imports_close(dptr, close_any, &r))
 		return r;
 	return close_any(dptr);
 }

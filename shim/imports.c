@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pool/list.h"
+#include "pool/thread.h"
 #include "shim/context.h"
 
 /* A block, as opened. */
@@ -103,10 +104,18 @@ forget_locked(struct allocation *allocation)
 }
 
 static void
+begin_move_locked(struct allocation *allocation)
+{
+	thread_begin_step();
+	allocation->is_moving = true;
+}
+
+static void
 end_move_locked(struct allocation *allocation)
 {
 	allocation->is_moving = false;
 	pthread_cond_broadcast(&moved);
+	thread_end_step();
 	if (allocation->is_gone)
 		forget_locked(allocation);
 }
@@ -122,7 +131,7 @@ add_allocation_locked(CUcontext context, const CUipcMemHandle *handle)
 	allocation->context = context;
 	allocation->handle = *handle;
 	allocation->serial = ++n_serials;
-	allocation->is_moving = true;
+	begin_move_locked(allocation);
 	list_init(&allocation->parts);
 	list_append(&allocations, &allocation->link);
 	atomic_fetch_add_explicit(&n_allocations, 1, memory_order_relaxed);
@@ -139,14 +148,14 @@ map_locked(struct allocation *allocation, unsigned flags, imports_open_fn *open,
 	size_t size_bytes = 0;
 	CUresult r;
 
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 	r = open(&addr, handle, flags);
 	if (r == CUDA_SUCCESS) {
 		r = real.cuMemGetAddressRange_v2(&base, &size_bytes, addr);
 		if (r != CUDA_SUCCESS)
 			close(addr);
 	}
-	pthread_mutex_lock(&lock);
+	thread_lock(&lock);
 	if (r != CUDA_SUCCESS)
 		return r;
 	allocation->addr = addr;
@@ -162,10 +171,10 @@ unmap_locked(struct allocation *allocation, imports_close_fn *close)
 	const CUdeviceptr addr = allocation->addr;
 	CUresult r;
 
-	allocation->is_moving = true;
-	pthread_mutex_unlock(&lock);
+	begin_move_locked(allocation);
+	thread_unlock(&lock);
 	r = close(addr);
-	pthread_mutex_lock(&lock);
+	thread_lock(&lock);
 	allocation->is_gone |= r == CUDA_SUCCESS;
 	end_move_locked(allocation);
 	return r;
@@ -221,8 +230,11 @@ get_allocation_locked(CUcontext context, const CUipcMemHandle *handle, unsigned 
 	struct allocation *allocation;
 	CUresult r;
 
-	while ((allocation = find_opened_locked(context, handle)) && allocation->is_moving)
+	while ((allocation = find_opened_locked(context, handle)) && allocation->is_moving) {
+		if (thread_is_at_step()) /* of an interrupted call, perhaps this one */
+			return CUDA_ERROR_OUT_OF_MEMORY;
 		await_move_locked();
+	}
 	if (!allocation) {
 		allocation = add_allocation_locked(context, handle);
 		if (!allocation)
@@ -252,7 +264,7 @@ imports_open(const CUipcMemHandle *handle, const struct ipc_part *part, unsigned
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	list_init(&spare->link);
 	r = get_owner(&context);
-	pthread_mutex_lock(&lock);
+	thread_lock(&lock);
 	if (r == CUDA_SUCCESS)
 		r = get_allocation_locked(context, handle, flags, open, close, &allocation);
 	if (r == CUDA_SUCCESS) {
@@ -260,7 +272,7 @@ imports_open(const CUipcMemHandle *handle, const struct ipc_part *part, unsigned
 		if (r != CUDA_SUCCESS && list_is_empty(&allocation->parts))
 			unmap_locked(allocation, close);
 	}
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 	free(spare);
 	return r;
 }
@@ -290,7 +302,12 @@ imports_close(CUdeviceptr addr, imports_close_fn *close, CUresult *ret_status)
 
 	if (atomic_load_explicit(&n_allocations, memory_order_relaxed) == 0)
 		return false;
-	pthread_mutex_lock(&lock);
+	if (thread_holds() || thread_is_at_step()) {
+		*ret_status = CUDA_SUCCESS; /* the call that was interrupted may have it in hand: it
+					       stays open */
+		return true;
+	}
+	thread_lock(&lock);
 	while ((allocation = find_holding_locked(addr)) && allocation->is_moving)
 		await_move_locked();
 	is_ours = allocation != NULL;
@@ -300,7 +317,7 @@ imports_close(CUdeviceptr addr, imports_close_fn *close, CUresult *ret_status)
 		*ret_status = close_part_locked(allocation, part, close);
 	else if (is_ours) /* the driver would take its own address for the whole mapping's */
 		*ret_status = CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 	return is_ours;
 }
 
@@ -313,7 +330,7 @@ imports_find(CUdeviceptr addr, struct import_info *ret_info)
 
 	if (atomic_load_explicit(&n_allocations, memory_order_relaxed) == 0)
 		return false;
-	pthread_mutex_lock(&lock);
+	thread_lock(&lock);
 	allocation = find_holding_locked(addr);
 	is_ours = allocation != NULL;
 	if (is_ours) {
@@ -321,7 +338,7 @@ imports_find(CUdeviceptr addr, struct import_info *ret_info)
 		*ret_info = part ? (struct import_info){part->addr, part->size_bytes, part->serial}
 				 : (struct import_info){0};
 	}
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 	return is_ours;
 }
 
@@ -330,9 +347,9 @@ imports_now(void)
 {
 	uint64_t now;
 
-	pthread_mutex_lock(&lock);
+	thread_lock(&lock);
 	now = n_serials;
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 	return now;
 }
 
@@ -341,7 +358,7 @@ imports_forget(CUcontext context, uint64_t before)
 {
 	struct list *at, *next;
 
-	pthread_mutex_lock(&lock);
+	thread_lock(&lock);
 	for (at = allocations.next; at != &allocations; at = next) {
 		struct allocation *allocation = list_entry(at, struct allocation, link);
 
@@ -352,5 +369,5 @@ imports_forget(CUcontext context, uint64_t before)
 		if (!allocation->is_moving)
 			forget_locked(allocation);
 	}
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 }

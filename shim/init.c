@@ -147,7 +147,11 @@ void
 init_on_cu_init(void)
 {
 	init_on_first_use();
+	if (thread_holds())
+		return;
+	thread_hold();
 	moved()->pthread_once(&process->once, start);
+	thread_release();
 }
 
 void

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "policy/options.h"
+#include "pool/thread.h"
 
 /*
  * The first CUDA name was looked up, or the first hook was called by a program that links libcuda.
@@ -58,12 +59,22 @@ union init_page {
 
 extern union init_page init_page;
 
-/* May this call be served by the shim? False before cuInit, in mode off and in a forked child. */
+/* False before cuInit, in mode off and in a forked child. */
 static inline bool
-init_is_active(void)
+init_is_on(void)
 {
 	/* Acquire: options and tables were set up before. */
 	return atomic_load_explicit(&init_page.process.is_active, memory_order_acquire);
+}
+
+/*
+ * May this call be served by the shim? Not where it is not on, nor in a signal handler that
+ * interrupted the shim with a lock held: there the driver gets the call as it came.
+ */
+static inline bool
+init_is_active(void)
+{
+	return init_is_on() && !thread_holds();
 }
 
 /* Was cuInit seen, and is this the process that called it? Dumps are taken there only. */

@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "pool/thread.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_size_t
 	n_held; /* allocations, and 1 for ever once there was a variable or an address was lost */
@@ -23,7 +25,11 @@ hold_for_ever_locked(void)
 void
 managed_add(CUdeviceptr addr)
 {
-	pthread_mutex_lock(&lock);
+	if (thread_holds()) {
+		atomic_fetch_add(&n_held, 1); /* for ever */
+		return;
+	}
+	thread_lock(&lock);
 	if (n_addrs == n_room) {
 		CUdeviceptr *larger = realloc(addrs, (n_room + 64) * sizeof(*larger));
 
@@ -38,15 +44,15 @@ managed_add(CUdeviceptr addr)
 	} else {
 		hold_for_ever_locked();
 	}
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 }
 
 void
 managed_remove(CUdeviceptr addr)
 {
-	if (!managed_is_held())
+	if (!managed_is_held() || thread_holds())
 		return;
-	pthread_mutex_lock(&lock);
+	thread_lock(&lock);
 	for (size_t i = 0; i < n_addrs; i++) {
 		if (addrs[i] == addr) {
 			addrs[i] = addrs[--n_addrs];
@@ -54,15 +60,19 @@ managed_remove(CUdeviceptr addr)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 }
 
 void
 managed_add_variable(void)
 {
-	pthread_mutex_lock(&lock);
+	if (thread_holds()) {
+		atomic_fetch_add(&n_held, 1);
+		return;
+	}
+	thread_lock(&lock);
 	hold_for_ever_locked();
-	pthread_mutex_unlock(&lock);
+	thread_unlock(&lock);
 }
 
 bool

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "pool/thread.h"
 #include "shim/device.h"
 #include "shim/outside.h"
 
@@ -52,11 +53,11 @@ is_answered(const struct question *question, uint64_t *ret_bytes)
 	bool is_answer;
 	size_t i;
 
-	pthread_mutex_lock(&known_lock);
+	thread_lock(&known_lock);
 	i = find_locked(question);
 	is_answer = i < n_known || i == N_KNOWN;
 	*ret_bytes = i < n_known ? known[i].bytes : 0;
-	pthread_mutex_unlock(&known_lock);
+	thread_unlock(&known_lock);
 	return is_answer;
 }
 
@@ -65,7 +66,7 @@ keep(const struct question *question, uint64_t bytes)
 {
 	size_t i;
 
-	pthread_mutex_lock(&known_lock);
+	thread_lock(&known_lock);
 	i = find_locked(question);
 	if (i == n_known && n_known < N_KNOWN) {
 		memcpy(&known[i].question, question, sizeof(*question));
@@ -73,7 +74,7 @@ keep(const struct question *question, uint64_t bytes)
 	}
 	if (i < n_known)
 		known[i].bytes = bytes;
-	pthread_mutex_unlock(&known_lock);
+	thread_unlock(&known_lock);
 }
 
 static CUresult

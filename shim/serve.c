@@ -297,6 +297,20 @@ error_of(const struct context *owner)
 	return (CUresult)atomic_load_explicit(&owner->broken, memory_order_relaxed);
 }
 
+/*
+ * The free of a block in a signal handler that interrupted the shim, where nothing may be waited
+ * for: the block stays what it is and is never handed out again.
+ */
+static bool
+leave_block(uint64_t addr, CUresult *ret_status)
+{
+	if (!init_is_on() || !(thread_holds() || thread_is_at_step()) ||
+	    !pool_may_hold(&context_pool, addr))
+		return false;
+	*ret_status = CUDA_SUCCESS;
+	return true;
+}
+
 bool
 serve_free(uint64_t addr, enum heap_kind kind, CUresult *ret_status)
 {
@@ -305,7 +319,7 @@ serve_free(uint64_t addr, enum heap_kind kind, CUresult *ret_status)
 	bool is_freed;
 
 	if (!init_is_active() || pool_find(&context_pool, addr, &info) != HEAP_OK)
-		return false;
+		return leave_block(addr, ret_status);
 	is_freed = is_freeable(&info, addr, kind);
 	if (info.is_account && !is_freed)
 		return false; /* the driver's own allocation: it knows what to answer */
@@ -352,7 +366,7 @@ serve_free_async(uint64_t addr, CUstream stream, enum hook_stream0 stream0,
 	bool is_freed, is_wide;
 
 	if (!init_is_active() || pool_find(&context_pool, addr, &info) != HEAP_OK)
-		return false;
+		return leave_block(addr, ret_status);
 	is_freed = is_freeable(&info, addr, HEAP_DEVICE);
 	if (info.is_account && !is_freed)
 		return false;

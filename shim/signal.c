@@ -92,7 +92,7 @@ signal_serve(const struct timespec *deadline)
 		n_served = n_signals;
 		dump_write(REPORT_SIGNAL, deadline);
 	}
-	pthread_mutex_unlock(&serve_lock);
+	thread_unlock(&serve_lock);
 }
 
 static void *

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pool/thread.h"
 #include "shim/moved.h"
 
 enum {
@@ -129,7 +130,11 @@ take_slot(void)
 		atomic_store(&submit_is_slotless, true);
 		return &submit_no_slot;
 	}
+	if (thread_holds())
+		return &submit_no_slot;
+	thread_hold();
 	moved()->pthread_once(&once, make_exit_key);
+	thread_release();
 	if (has_exit_key)
 		moved()->pthread_setspecific(exit_key, slot);
 	submit_own = slot;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "shim/visible.h"
 
+#include "pool/thread.h"
 #include "shim/context.h"
 #include "shim/init.h"
 #include "shim/managed.h"
@@ -14,12 +15,12 @@ visible_init(struct visible *visible)
 void
 visible_reset(struct visible *visible)
 {
-	pthread_mutex_lock(&visible->lock);
+	thread_lock(&visible->lock);
 	for (size_t i = 0; i < VISIBLE_N_OPS; i++)
 		visible->ops[i].event = NULL;
 	atomic_store(&visible->n_ops, 0);
 	atomic_store(&visible->n_settled, atomic_load(&visible->n_unrecorded));
-	pthread_mutex_unlock(&visible->lock);
+	thread_unlock(&visible->lock);
 }
 
 bool
@@ -87,7 +88,7 @@ keep(struct visible *visible, struct visible_op op)
 {
 	bool is_kept = false;
 
-	pthread_mutex_lock(&visible->lock);
+	thread_lock(&visible->lock);
 	for (size_t i = 0; i < VISIBLE_N_OPS && !is_kept; i++) {
 		if (visible->ops[i].event)
 			continue;
@@ -96,7 +97,7 @@ keep(struct visible *visible, struct visible_op op)
 		atomic_fetch_add(&visible->n_ops, 1);
 		is_kept = true;
 	}
-	pthread_mutex_unlock(&visible->lock);
+	thread_unlock(&visible->lock);
 	return is_kept;
 }
 
@@ -120,13 +121,13 @@ enter_op(struct visible *visible, size_t i, struct visible_op *ret_op)
 {
 	bool is_open;
 
-	pthread_mutex_lock(&visible->lock);
+	thread_lock(&visible->lock);
 	is_open = visible->ops[i].event && !visible->ops[i].is_done;
 	if (is_open) {
 		visible->ops[i].n_users++;
 		*ret_op = visible->ops[i];
 	}
-	pthread_mutex_unlock(&visible->lock);
+	thread_unlock(&visible->lock);
 	return is_open;
 }
 
@@ -136,13 +137,13 @@ leave_op(struct context *context, size_t i, const struct visible_op *op, bool is
 {
 	struct visible *visible = &context->visible;
 
-	pthread_mutex_lock(&visible->lock);
+	thread_lock(&visible->lock);
 	if (visible->ops[i].event && visible->ops[i].serial == op->serial) {
 		visible->ops[i].n_users--;
 		visible->ops[i].is_done |= is_done;
 		settle_locked(context, i);
 	}
-	pthread_mutex_unlock(&visible->lock);
+	thread_unlock(&visible->lock);
 }
 
 /* Free the slots of operations that are complete. */

@@ -889,4 +889,24 @@ EXTERNAL = [
            ["preload external_life"]),
 ]
 
-MUTANTS = ROUTE + EPOCH + HEAP + LIMIT + FREE + VISIBLE + CAPTURE + FENCE + CONTEXT + SUBMIT + CALLER + CHECKER + EXTERNAL
+# A signal handler that calls exit() waits for nothing of the call that it interrupted.
+EXIT = [
+    Mutant("lock_of_the_interrupted_call",
+           "whoever interrupted the holder of a lock forwards",
+           "shim/serve.c",
+           [("return init_is_active() ? context_current() : NULL;",
+             "return init_is_on() ? context_current() : NULL;")],
+           ["preload interrupted", "preload interrupted_account"]),
+    Mutant("end_waits_for_the_interrupted_call",
+           "a context that ends in the middle of a step of the same thread is not closed",
+           "shim/hook_context.c",
+           [("return thread_holds() || thread_is_at_step();", "return false;")],
+           ["preload interrupted"]),
+    Mutant("capture_waits_for_the_interrupted_call",
+           "a capture that begins in the middle of an announced call does not wait for it",
+           "shim/capture.c",
+           [("> 0 &&\n\t       !thread_is_at_step())", "> 0)")],
+           ["preload interrupted"]),
+]
+
+MUTANTS = ROUTE + EPOCH + HEAP + LIMIT + FREE + VISIBLE + CAPTURE + FENCE + CONTEXT + SUBMIT + CALLER + CHECKER + EXTERNAL + EXIT
