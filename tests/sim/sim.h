@@ -134,3 +134,24 @@ size_t cusim_ops(struct cusim_op *ret_ops, size_t n_max);
 
 /* Print the report and the newest operations to stderr. */
 void cusim_report(void);
+
+/*
+ * The happens-before checker, off until cusim_check(1) or CUSIM_CHECK=1 in the environment: two
+ * accesses to the same bytes of device, pinned or managed memory, one of them a write, must be
+ * ordered by streams, events, graphs or what the host has been shown.
+ */
+void cusim_check(int on);
+
+/* Unordered pairs found since the checker was last turned on; the first ten are printed. */
+uint64_t cusim_races(void);
+
+/* The CPU touches this memory now. It is after what the host has been shown, and nothing else. */
+void cusim_cpu_access(uint64_t addr, size_t size_bytes, int is_write);
+
+/*
+ * An agent that knows no streams (a network card, a disk, another process) begins to touch this
+ * memory now, or (begin == 0) all that it began is complete. It begins after what the host has
+ * been shown; what is submitted meanwhile is not ordered with it.
+ */
+void cusim_agent_access(const char *agent, uint64_t addr, size_t size_bytes, int is_write,
+			int begin);
