@@ -87,13 +87,28 @@ ask_proc_address(void)
 }
 
 static void
-ask_for_table(unsigned char first)
+ask_for_table(const unsigned char id[16])
 {
-	CUuuid id = {{(char)first, (char)0xcf, (char)0xf9, 0x51, 5}};
 	const void *table = NULL;
+	CUuuid copy;
 
-	MUST(cuGetExportTable(&table, &id));
+	memcpy(copy.bytes, id, sizeof(copy.bytes));
+	MUST(cuGetExportTable(&table, &copy));
 	EXPECT(table, "no table came");
+}
+
+static const unsigned char unknown_table[16] = {0xf7, 0xcf, 0xf9, 0x51, 5};
+static const unsigned char recorded_tables[][16] = {
+	{0xf8, 0xcf, 0xf9, 0x51, 5},                     /* the runtime's */
+	{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, /* cuBLAS's */
+	 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2},
+};
+
+static void
+ask_for_recorded_tables(void)
+{
+	for (size_t i = 0; i < sizeof(recorded_tables) / sizeof(recorded_tables[0]); i++)
+		ask_for_table(recorded_tables[i]);
 }
 
 static const char *plugin_path;
@@ -121,9 +136,9 @@ go(const char *way)
 	else if (!strcmp(way, "proc"))
 		ask_proc_address();
 	else if (!strcmp(way, "table"))
-		ask_for_table(0xf7);
+		ask_for_table(unknown_table);
 	else if (!strcmp(way, "recorded_table"))
-		ask_for_table(0xf8);
+		ask_for_recorded_tables();
 	else if (!strcmp(way, "next"))
 		expect_driver_function(dlsym(RTLD_NEXT, UNKNOWN));
 	else if (!strcmp(way, "dlvsym"))
