@@ -23,6 +23,8 @@ from lane.session import Session  # noqa: E402
 # In this order: what is timed first, while the machine is still quiet; what reads all others' dumps last.
 PARTS = ("launch", "times", "frameworks", "correctness", "account", "life", "control", "victims", "external", "beside",
          "routes", "coverage")
+# Answers to one question about a driver or a library; run only where they are named.
+ON_REQUEST = ("tables",)
 # Parts that use programs of other parts.
 USES = {"account": ("times",)}
 
@@ -33,9 +35,9 @@ def part(name):
 
 def chosen(text):
     names = [name for name in text.split(",") if name] if text else list(PARTS)
-    unknown = [name for name in names if name not in PARTS]
+    unknown = [name for name in names if name not in PARTS + ON_REQUEST]
     if unknown:
-        sys.exit(f"measure.py: no part {' '.join(unknown)}; there are {' '.join(PARTS)}")
+        sys.exit(f"measure.py: no part {' '.join(unknown)}; there are {' '.join(PARTS + ON_REQUEST)}")
     return names
 
 
@@ -50,7 +52,7 @@ def arguments():
     parser.add_argument("--build-only", action="store_true", help="build the programs and end; needs no GPU")
     args = parser.parse_args()
     if args.list:
-        print("\n".join(PARTS))
+        print("\n".join(PARTS + ON_REQUEST))
         sys.exit(0)
     if not all((args.out, args.library, args.work, args.cuda_home)):
         parser.error("--out, --library, --work and --cuda-home are needed")

@@ -21,8 +21,9 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 from lane import (compare, control_block, figures, part_account, part_beside, part_coverage, part_external,  # noqa: E402
-                  part_launch, part_routes, part_times, programs, session as lane_session)
+                  part_launch, part_routes, part_tables, part_times, programs, session as lane_session)
 import measure  # noqa: E402
+from workloads import table_workloads  # noqa: E402
 
 SHELL = "/bin/sh"
 
@@ -316,6 +317,34 @@ def test_a_damaged_control_block_is_refused(session):
         raise AssertionError(f"{len(damaged)} bytes were accepted")
 
 
+def test_a_trace_is_counted_by_what_submits(_):
+    events = [("kernel", "k", "X"), ("kernel", "k", "X"), ("gpu_memcpy", "HtoD", "X"), ("gpu_memset", "fill", "X"),
+              ("cuda_runtime", "cudaEventRecord", "X"), ("cuda_runtime", "cudaLaunchKernel", "X"),
+              ("gpu_user_annotation", "step", "X"), ("kernel", "flow", "s"), (None, "process_name", "M")]
+    trace = {"traceEvents": [{"cat": cat, "name": name, "ph": ph} for cat, name, ph in events]}
+    found = table_workloads.count_trace(trace)
+    assert found == {"activities": {"kernel": 2, "gpu_memcpy": 1, "gpu_memset": 1},
+                     "others": {"cudaEventRecord": 1}}, found
+
+
+def test_an_activity_that_came_past_the_hooks_is_found(session):
+    count = {"name": "lstm", "submissions": 12, "activities": {"kernel": 9, "gpu_memset": 1},
+             "others": {"cudaEventRecord": 2}}
+    part_tables.check_counts(session, "cudnn", [count])
+    assert not failed(session), failed(session)
+    part_tables.check_counts(session, "cudnn", [{**count, "submissions": 11}])
+    assert failed(session) == ["tables_cudnn_lstm: no activity came past the hooks"], failed(session)
+    assert session.records["tables"]["tables_cudnn_lstm"]["unseen"] == 1, session.records
+    session.checks.clear()
+    part_tables.check_counts(session, "cudnn", [{**count, "submissions": 0, "activities": {}, "others": {}}])
+    assert failed(session), "nothing was seen, and it passed"
+
+
+def test_tables_are_told_apart_from_functions(_):
+    dump = {"coverage": {"unknown": ["cuFoo", "export table 6e163fbe"]}}
+    assert part_tables.tables_of(dump) == ["6e163fbe"] and part_tables.tables_of(None) == []
+
+
 def test_times_are_read_from_what_programs_print(_):
     assert part_times.parse_thrust(["thrust n=10 1.5 us/iter sum 7", "x"]) == [("10", 1.5, "7")]
     line = "RESULT fixed 17.90 ms/iter device 4000 MiB torch_peak_live 1 torch_peak_reserved 2 value 0.990700"
@@ -324,7 +353,7 @@ def test_times_are_read_from_what_programs_print(_):
 
 
 def test_every_part_has_its_programs_and_sources(_):
-    for name in measure.PARTS:
+    for name in measure.PARTS + measure.ON_REQUEST:
         part = measure.part(name)
         assert callable(part.run), name
         for program in part.PROGRAMS:
@@ -335,6 +364,7 @@ def test_every_part_has_its_programs_and_sources(_):
 def test_parts_are_chosen_by_name(_):
     assert measure.chosen("launch,life") == ["launch", "life"]
     assert measure.chosen(None) == list(measure.PARTS)
+    assert measure.chosen("tables") == ["tables"], "what is run on request is not to be had"
     try:
         measure.chosen("launch,lunch")
     except SystemExit as error:
