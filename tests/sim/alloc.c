@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "tests/sim/races.h"
 #include "tests/sim/sim_internal.h"
 
 #include <search.h>
@@ -293,6 +294,7 @@ alloc_device(struct arena *arena, uint64_t size_bytes, struct alloc *init, struc
 void
 alloc_release(struct alloc *a)
 {
+	races_forget(a);
 	switch (a->kind) {
 	case ALLOC_DEVICE:
 		give_back(a->chunk ? a->chunk->arena : &a->ctx->arena, a);

@@ -132,7 +132,7 @@ destroy(enum entry_id e, struct array *array, enum handle_kind kind)
 	if (!array->ctx->is_alive)
 		return sim_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	handle_remove(array);
-	sim.report.n_free_waits += exec_wait_context(array->ctx, NULL, sim.seq);
+	exec_wait_free(array->ctx);
 	if (array->base && alloc_find(array->base))
 		alloc_release(alloc_find(array->base));
 	free(array);

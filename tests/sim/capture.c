@@ -20,6 +20,7 @@ detach_streams(const struct capture *capture)
 		if (s->capture == capture) {
 			s->capture = NULL;
 			s->capture_last = NULL;
+			node_set_clear(&s->capture_waits);
 		}
 	}
 }
@@ -144,6 +145,7 @@ capture_append(struct CUstream_st *s, struct op *op)
 		/* An event recorded here only marks the newest node. */
 		op->made->capture = capture;
 		op->made->node = s->capture_last;
+		node_set_join(&op->made->waits, &s->capture_waits);
 		op->made->capture_stream = s;
 		capture->refs++;
 		op_free(op);
@@ -184,8 +186,12 @@ capture_wait(struct CUstream_st *s, struct record *record, struct op *op)
 		if (!s->capture) {
 			s->capture = capture;
 			s->capture_last = record->node;
+			node_set_clear(&s->capture_waits);
 			s->capture_joined = false;
+		} else if (record->node && record->node != s->capture_last) {
+			node_set_add(&s->capture_waits, record->node);
 		}
+		node_set_join(&s->capture_waits, &record->waits);
 		if (record->capture_stream != s && record->capture_stream->capture == capture &&
 		    record->capture_stream->capture_last == record->node)
 			record->capture_stream->capture_joined = true;
@@ -236,6 +242,7 @@ begin(enum entry_id e, CUstream handle, CUgraph graph, CUstreamCaptureMode mode)
 	sim.captures = capture;
 	s->capture = capture;
 	s->capture_last = NULL;
+	node_set_clear(&s->capture_waits);
 	return sim_leave(CUDA_SUCCESS);
 }
 

@@ -69,13 +69,16 @@ sim_is_child(void)
 static CUresult
 start(void)
 {
-	const char *mode = getenv("CUSIM_MODE"), *n = getenv("CUSIM_DEVICES");
+	const char *mode = getenv("CUSIM_MODE"), *n = getenv("CUSIM_DEVICES"), *check;
 	uint64_t bytes = parse_bytes(getenv("CUSIM_MEMORY"), (uint64_t)1 << 30);
 	CUresult r;
 
 	sim.n_devices = n ? atoi(n) : 1;
 	if (sim.n_devices < 0 || sim.n_devices > SIM_MAX_DEVICES)
 		sim.n_devices = 1;
+	check = getenv("CUSIM_CHECK");
+	if (check)
+		sim.check = atoi(check);
 	sim.n_context_pages = parse_bytes(getenv("CUSIM_CONTEXT_MEMORY"), 0) / SIM_PAGE;
 	if (mode)
 		sim.mode = strcmp(mode, "manual") == 0 ? CUSIM_MANUAL : CUSIM_AUTO;

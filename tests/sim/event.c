@@ -34,6 +34,8 @@ record_put(struct record *record)
 		return;
 	if (record->capture)
 		capture_put(record->capture);
+	node_set_clear(&record->waits);
+	clock_fini(&record->clock);
 	free(record);
 }
 
@@ -67,6 +69,14 @@ record_is_complete(struct record *record)
 {
 	record_blocker(record);
 	return record->is_complete;
+}
+
+/* The host has been told that it is complete. */
+void
+record_show(const struct record *record)
+{
+	if (sim.check)
+		order_show(&record->clock);
 }
 
 CUresult
@@ -195,6 +205,8 @@ record_context(CUcontext ctx, CUevent event)
 	record->cover = ctx->root;
 	record->owner = ctx == ctx->root ? NULL : ctx;
 	record->seq = sim.seq;
+	if (sim.check)
+		order_of_context(record->cover, record->owner, &record->clock);
 	record_put(event->record);
 	event->record = record;
 	sim.report.n_ctx_records++;
@@ -281,6 +293,7 @@ cuEventQuery(CUevent event)
 		return sim_leave(r);
 	if (!record_is_complete(event->record))
 		return sim_leave(CUDA_ERROR_NOT_READY);
+	record_show(event->record);
 	report_mark(CUSIM_OP_SYNC_EVENT, event->ctx, NULL, event->record->id, 0, 0);
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -305,6 +318,7 @@ cuEventSynchronize(CUevent event)
 	ctx = event->ctx;
 	record = record_get(event->record);
 	exec_wait(record_blocker, record);
+	record_show(record);
 	report_mark(CUSIM_OP_SYNC_EVENT, ctx, NULL, record->id, 0, 0);
 	record_put(record);
 	return sim_leave(ctx->sticky);
@@ -326,6 +340,8 @@ elapsed(enum entry_id e, float *ret_ms, CUevent start, CUevent end)
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	if (!record_is_complete(start->record) || !record_is_complete(end->record))
 		return sim_leave(CUDA_ERROR_NOT_READY);
+	record_show(start->record);
+	record_show(end->record);
 	*ret_ms = (float)((double)end->record->complete_ns - (double)start->record->complete_ns) /
 		  1e6f;
 	return sim_leave(CUDA_SUCCESS);

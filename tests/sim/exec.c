@@ -35,6 +35,7 @@ op_free(struct op *op)
 		return;
 	record_put(op->made);
 	record_put(op->waited);
+	clock_fini(&op->clock);
 	free(op->staged);
 	free(op);
 }
@@ -61,6 +62,8 @@ exec_enqueue(struct CUstream_st *s, struct op *op)
 	if (op->foreign)
 		op->foreign->n_foreign++;
 	op->ring_idx = report_add(op);
+	if (sim.check)
+		order_submit(op);
 	if (s->tail)
 		s->tail->next = op;
 	else
@@ -270,8 +273,13 @@ void
 exec_wait_stream(struct CUstream_st *s, uint64_t seq)
 {
 	struct stream_point p = {s, seq};
+	struct clock clock = {0};
 
+	if (sim.check)
+		order_of_stream(s, &clock);
 	exec_wait(stream_blocker, &p);
+	order_show(&clock);
+	clock_fini(&clock);
 }
 
 /*
@@ -310,12 +318,33 @@ context_blocker(void *arg)
 	return exec_context_blocker(p->root, p->owner, p->seq);
 }
 
-bool
-exec_wait_context(struct CUctx_st *root, struct CUctx_st *owner, uint64_t seq)
+/* The host is shown what it waited for while the check is no stricter. True: it had to wait. */
+static bool
+wait_context(struct CUctx_st *root, struct CUctx_st *owner, uint64_t seq, int max_check)
 {
 	struct context_point p = {root, owner, seq};
+	struct clock clock = {0};
+	bool has_waited;
 
-	return exec_wait(context_blocker, &p);
+	if (sim.check && sim.check <= max_check)
+		order_of_context(root, owner, &clock);
+	has_waited = exec_wait(context_blocker, &p);
+	order_show(&clock);
+	clock_fini(&clock);
+	return has_waited;
+}
+
+void
+exec_wait_context(struct CUctx_st *root, struct CUctx_st *owner, uint64_t seq)
+{
+	wait_context(root, owner, seq, CUSIM_CHECK_FREES_SHOW_NOTHING);
+}
+
+/* As the driver's frees do: for all work of the context that owns the memory. */
+void
+exec_wait_free(struct CUctx_st *ctx)
+{
+	sim.report.n_free_waits += wait_context(ctx, NULL, sim.seq, CUSIM_CHECK_ON);
 }
 
 /* Complete what the stream holds without running it: its context is gone. */

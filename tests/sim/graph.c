@@ -12,6 +12,7 @@
 struct CUgraphExec_st {
 	struct CUgraph_st *graph; /* holds a reference */
 	unsigned long long flags;
+	struct clock clock; /* of its newest launch */
 };
 
 struct CUgraph_st *
@@ -54,18 +55,52 @@ node_type(const struct op *op)
 	}
 }
 
+bool
+node_set_add(struct node_set *set, struct CUgraphNode_st *node)
+{
+	struct CUgraphNode_st **grown;
+
+	for (unsigned i = 0; i < set->n; i++) {
+		if (set->nodes[i] == node)
+			return true;
+	}
+	grown = realloc(set->nodes, (set->n + 1) * sizeof(*grown));
+	if (!grown)
+		return false;
+	set->nodes = grown;
+	set->nodes[set->n++] = node;
+	return true;
+}
+
+bool
+node_set_join(struct node_set *set, const struct node_set *from)
+{
+	bool r = true;
+
+	for (unsigned i = 0; i < from->n; i++)
+		r = node_set_add(set, from->nodes[i]) && r;
+	return r;
+}
+
+void
+node_set_clear(struct node_set *set)
+{
+	free(set->nodes);
+	*set = (struct node_set){0};
+}
+
 /* Takes op over; NULL: no memory for a node, and the operation is lost. */
 CUgraphNode
 graph_add(struct CUgraph_st *graph, CUgraphNode dep, struct op *op)
 {
 	struct CUgraphNode_st *node = calloc(1, sizeof(*node));
 
-	if (!node) {
+	if (!node || (dep && !node_set_add(&node->deps, dep))) {
+		free(node);
 		op_free(op);
 		return NULL;
 	}
 	node->op = op;
-	node->dep = dep;
 	node->type = node_type(op);
 	node->graph = graph;
 	if (graph->last)
@@ -83,8 +118,11 @@ graph_append(struct CUgraph_st *graph, struct CUstream_st *s, struct op *op)
 {
 	CUgraphNode node = graph_add(graph, s->capture_last, op);
 
-	if (node)
-		node->stream_id = s->id;
+	if (!node)
+		return;
+	node->stream_id = s->id;
+	node_set_join(&node->deps, &s->capture_waits);
+	node_set_clear(&s->capture_waits);
 }
 
 void
@@ -102,6 +140,9 @@ graph_unref(struct CUgraph_st *graph)
 		if (a && a->is_graph)
 			alloc_release(a);
 		op_free(node->op);
+		node_set_clear(&node->deps);
+		clock_fini(&node->order.earlier);
+		clock_fini(&node->order.after);
 		free(node);
 	}
 	handle_remove(graph);
@@ -249,6 +290,7 @@ cuGraphExecDestroy(CUgraphExec exec)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	handle_remove(exec);
 	graph_unref(exec->graph);
+	clock_fini(&exec->clock);
 	free(exec);
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -259,6 +301,7 @@ launch(enum entry_id e, CUgraphExec exec, CUstream handle)
 	CUresult r = sim_enter(e, NEED_CONTEXT);
 	struct CUstream_st *s;
 	struct op *op;
+	bool is_ordered;
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -267,10 +310,17 @@ launch(enum entry_id e, CUgraphExec exec, CUstream handle)
 	r = stream_resolve(e, handle, &s);
 	if (r == CUDA_SUCCESS)
 		graph_reserve(exec->graph);
+	is_ordered = r == CUDA_SUCCESS && sim.check && !s->capture;
+	if (is_ordered)
+		order_begin_launch(s, exec->graph, &exec->clock);
 	for (CUgraphNode node = exec->graph->first; r == CUDA_SUCCESS && node; node = node->next) {
 		op = op_clone(node->op);
+		if (op && is_ordered)
+			op->node = node;
 		r = op ? exec_submit(s, op) : CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	if (is_ordered)
+		order_end_launch(s, &exec->clock);
 	return sim_leave(r);
 }
 

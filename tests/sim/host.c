@@ -104,7 +104,7 @@ host_end(enum entry_id e, void *ptr, enum alloc_kind kind, CUresult if_unknown)
 	id = a->id;
 	report_mark(CUSIM_OP_FREE, a->ctx, NULL, 0, a->base, a->size_bytes);
 	if (a->ctx->is_alive)
-		sim.report.n_free_waits += exec_wait_context(a->ctx, NULL, sim.seq);
+		exec_wait_free(a->ctx);
 	a = alloc_find((uint64_t)ptr);
 	if (a && a->id == id)
 		alloc_release(a);

@@ -131,7 +131,7 @@ cuMemFree_v2(CUdeviceptr dptr)
 	id = a->id;
 	report_mark(CUSIM_OP_FREE, a->ctx, NULL, 0, a->base, a->size_bytes);
 	if (a->ctx && a->ctx->is_alive)
-		sim.report.n_free_waits += exec_wait_context(a->ctx, NULL, sim.seq);
+		exec_wait_free(a->ctx);
 	/* Its context may have ended meanwhile and taken it along. */
 	a = alloc_find(dptr);
 	if (a && a->id == id)

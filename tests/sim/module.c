@@ -330,7 +330,8 @@ kernel_op(const struct CUfunc_st *f, const uint64_t *v)
 }
 
 static CUresult
-launch(enum entry_id e, CUfunction f, CUstream handle, void **params, void **extra)
+launch_kernel(enum entry_id e, CUfunction f, CUstream handle, void **params, void **extra,
+	      bool is_programmatic)
 {
 	CUresult r = sim_enter(e, NEED_CONTEXT);
 	struct CUstream_st *s;
@@ -347,14 +348,34 @@ launch(enum entry_id e, CUfunction f, CUstream handle, void **params, void **ext
 	if (r != CUDA_SUCCESS)
 		return sim_leave(r);
 	op = kernel_op(f, values);
+	if (op)
+		op->is_programmatic = is_programmatic;
 	return sim_leave(op ? exec_submit(s, op) : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static CUresult
+launch(enum entry_id e, CUfunction f, CUstream handle, void **params, void **extra)
+{
+	return launch_kernel(e, f, handle, params, extra, false);
+}
+
+static bool
+is_programmatic(const CUlaunchConfig *config)
+{
+	for (unsigned i = 0; config && i < config->numAttrs; i++) {
+		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+		    config->attrs[i].value.programmaticStreamSerializationAllowed == 1)
+			return true;
+	}
+	return false;
 }
 
 static CUresult
 launch_config(enum entry_id e, const CUlaunchConfig *config, CUfunction f, void **params,
 	      void **extra)
 {
-	return launch(e, f, config ? config->hStream : NULL, params, extra);
+	return launch_kernel(e, f, config ? config->hStream : NULL, params, extra,
+			     is_programmatic(config));
 }
 
 #define UNUSED __attribute__((unused))

@@ -79,6 +79,7 @@ do_external_record(struct op *op)
 	if (!record)
 		return;
 	record_complete(record);
+	clock_copy(&record->clock, &op->clock);
 	record_put(op->event->record);
 	op->event->record = record;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "tests/sim/races.h"
 #include "tests/sim/sim_internal.h"
 
 #include <fcntl.h>
@@ -151,6 +152,7 @@ phys_unref(struct phys *phys)
 		free(phys);
 		return;
 	}
+	races_forget_pages(phys);
 	for (unsigned i = 0; i < phys->n_extents; i++) {
 		const struct extent *x = &phys->extents[i];
 

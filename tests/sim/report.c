@@ -22,12 +22,16 @@ static const char *const kind_names[CUSIM_N_OP_KINDS] = {
 	"free",        "ctx-record", "sync-stream", "sync-event", "sync-ctx",
 };
 
-uint64_t
-report_add(const struct op *op)
+const char *
+report_kind_name(int kind)
 {
-	struct cusim_op *slot = &ring[n_ring % RING];
+	return kind_names[kind];
+}
 
-	*slot = (struct cusim_op){
+void
+report_describe(const struct op *op, struct cusim_op *ret_op)
+{
+	*ret_op = (struct cusim_op){
 		.kind = op->kind,
 		.n_ranges = op->n_ranges,
 		.context = op->stream->ctx->id,
@@ -39,7 +43,13 @@ report_add(const struct op *op)
 				       : 0,
 	};
 	for (unsigned i = 0; i < op->n_ranges; i++)
-		slot->ranges[i] = op->ranges[i];
+		ret_op->ranges[i] = op->ranges[i];
+}
+
+uint64_t
+report_add(const struct op *op)
+{
+	report_describe(op, &ring[n_ring % RING]);
 	return n_ring++;
 }
 

@@ -135,17 +135,27 @@ size_t cusim_ops(struct cusim_op *ret_ops, size_t n_max);
 /* Print the report and the newest operations to stderr. */
 void cusim_report(void);
 
-/*
- * The happens-before checker, off until cusim_check(1) or CUSIM_CHECK=1 in the environment: two
- * accesses to the same bytes of device, pinned or managed memory, one of them a write, must be
- * ordered by streams, events, graphs or what the host has been shown.
- */
-void cusim_check(int on);
+enum {
+	CUSIM_CHECK_OFF,
+	CUSIM_CHECK_ON,
+	CUSIM_CHECK_FREES_SHOW_NOTHING, /* the wait in the driver's own frees orders nothing too */
+};
 
-/* Unordered pairs found since the checker was last turned on; the first ten are printed. */
+/*
+ * The happens-before checker, off unless a test or CUSIM_CHECK=1 (or 2) in the environment says
+ * so: two accesses to the same bytes of device, pinned or managed memory, one of them a write,
+ * must be ordered by streams, events, graphs or what the host has been shown to be complete. The
+ * first ten pairs that are not are printed. Turning it on, also anew, forgets what was.
+ */
+void cusim_check(int level);
+
+/* Unordered pairs found since the checker was last turned on. */
 uint64_t cusim_races(void);
 
-/* The CPU touches this memory now. It is after what the host has been shown, and nothing else. */
+/*
+ * The CPU touches this memory now: after what the host has been shown, and nothing else. In a host
+ * function: as a part of that operation, and compared only with what was submitted before it.
+ */
 void cusim_cpu_access(uint64_t addr, size_t size_bytes, int is_write);
 
 /*

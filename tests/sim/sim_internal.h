@@ -21,6 +21,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "tests/sim/graph.h"
+#include "tests/sim/order.h"
 #include "tests/sim/phys.h"
 #include "tests/sim/sim.h"
 #include "tests/sim/unsupported.h"
@@ -150,6 +152,7 @@ struct CUctx_st {
 	struct CUstream_st *streams;
 	unsigned n_foreign; /* queued operations of other contexts that this one also covers */
 	unsigned peers;     /* bit per device whose memory this context may reach directly */
+	struct context_order order;
 };
 
 struct CUgreenCtx_st {
@@ -176,7 +179,9 @@ struct CUstream_st {
 	struct op *head, *tail;
 	struct capture *capture;
 	struct CUgraphNode_st *capture_last; /* newest node of this stream in its capture */
+	struct node_set capture_waits;       /* what its next node comes after, besides */
 	bool capture_joined;                 /* nothing new since another stream waited for it */
+	struct stream_order order;
 };
 
 /* One recording of an event: what an event names now, and what waits for it name for ever. */
@@ -191,7 +196,9 @@ struct record {
 	uint64_t seq;
 	struct capture *capture; /* recorded while capturing */
 	struct CUgraphNode_st *node;
+	struct node_set waits; /* of the stream, when it was recorded */
 	struct CUstream_st *capture_stream;
+	struct clock clock;
 };
 
 struct CUevent_st {
@@ -249,14 +256,19 @@ struct op {
 	struct CUctx_st *foreign; /* another context that covers this operation too */
 	uint64_t seq, thread;
 	unsigned n_ranges;
-	unsigned tracked; /* bit per range that lay in a known allocation when submitted */
-	bool device_only; /* all its ranges must be memory that a device may reach */
+	unsigned tracked;     /* bit per range that lay in a known allocation when submitted */
+	bool is_programmatic; /* a kernel that may start before the kernel before it ends */
+	bool device_only;     /* all its ranges must be memory that a device may reach */
 	struct cusim_range ranges[CUSIM_MAX_RANGES];
 	uint64_t ring_idx;
-	void *staged;          /* source bytes taken at submission */
-	struct record *made;   /* completed by this operation */
-	struct record *waited; /* EVENT_WAIT */
-	CUevent event;         /* in a graph: recorded or waited for at each launch */
+	void *staged;                /* source bytes taken at submission */
+	struct record *made;         /* completed by this operation */
+	struct record *waited;       /* EVENT_WAIT */
+	CUevent event;               /* in a graph: recorded or waited for at each launch */
+	struct CUgraphNode_st *node; /* that this launch of a graph makes it for */
+	struct clock clock;          /* of a host function, or a graph's record: what it is after */
+	unsigned slot;
+	uint64_t tick;
 	union {
 		struct op_copy copy;
 		struct op_set set;
@@ -281,23 +293,6 @@ struct device {
 	uint64_t graph_bytes, graph_high_bytes; /* kept for memory nodes of graphs */
 };
 
-struct CUgraphNode_st {
-	struct CUgraphNode_st *next;
-	struct CUgraphNode_st *dep; /* the node of the same stream before it */
-	struct op *op;              /* a template */
-	uint64_t stream_id;
-	CUgraphNodeType type;
-	struct CUgraph_st *graph;
-};
-
-struct CUgraph_st {
-	struct CUgraphNode_st *first, *last;
-	size_t n_nodes;
-	uint64_t id;
-	unsigned refs; /* executable graphs keep the memory of their graph */
-	bool is_destroyed;
-};
-
 struct capture {
 	struct capture *next;
 	uint64_t id;
@@ -316,6 +311,7 @@ struct thread_state {
 	uint64_t id;
 	CUstreamCaptureMode mode;
 	bool in_host_func;
+	struct op *host_op; /* whose function runs */
 	int depth;
 	struct CUctx_st *stack[SIM_CTX_DEPTH];
 };
@@ -328,6 +324,7 @@ struct sim {
 	int n_devices;
 	struct device devices[SIM_MAX_DEVICES];
 	int mode;
+	int check;                /* the order of accesses: how strictly, as sim.h says */
 	uint64_t n_context_pages; /* that each context takes for itself */
 	uint64_t clock_ns, seq, next_id;
 	uint64_t va_base, va_bytes;
@@ -434,6 +431,7 @@ struct record *record_new(void);
 struct record *record_get(struct record *record);
 void record_put(struct record *record);
 bool record_is_complete(struct record *record);
+void record_show(const struct record *record);
 struct op *record_blocker(void *record);
 void record_complete(struct record *record);
 
@@ -445,7 +443,8 @@ CUresult exec_submit(struct CUstream_st *s, struct op *op);
 void exec_enqueue(struct CUstream_st *s, struct op *op);
 bool exec_wait(struct op *(*blocker)(void *arg), void *arg);
 void exec_wait_stream(struct CUstream_st *s, uint64_t seq);
-bool exec_wait_context(struct CUctx_st *root, struct CUctx_st *owner, uint64_t seq);
+void exec_wait_context(struct CUctx_st *root, struct CUctx_st *owner, uint64_t seq);
+void exec_wait_free(struct CUctx_st *ctx);
 struct op *exec_context_blocker(struct CUctx_st *root, struct CUctx_st *owner, uint64_t seq);
 void exec_drop(struct CUstream_st *s);
 struct op *exec_op_blocker(const struct op *op);
@@ -475,12 +474,6 @@ CUresult capture_wait(struct CUstream_st *s, struct record *record, struct op *o
 void capture_leave(struct CUstream_st *s);
 void capture_put(struct capture *capture);
 
-/* graph.c */
-struct CUgraph_st *graph_new(void);
-CUgraphNode graph_add(struct CUgraph_st *graph, CUgraphNode dep, struct op *op);
-void graph_append(struct CUgraph_st *graph, struct CUstream_st *s, struct op *op);
-void graph_unref(struct CUgraph_st *graph);
-
 /* graph_memory.c */
 void graph_reserve(const struct CUgraph_st *graph);
 
@@ -489,4 +482,6 @@ uint64_t report_add(const struct op *op);
 void report_complete(const struct op *op);
 void report_mark(enum cusim_op_kind kind, struct CUctx_st *ctx, struct CUstream_st *s,
 		 uint64_t record, uint64_t addr, uint64_t size_bytes);
+const char *report_kind_name(int kind);
+void report_describe(const struct op *op, struct cusim_op *ret_op);
 void report_violation(const struct op *op, const struct cusim_range *range);

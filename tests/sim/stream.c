@@ -49,6 +49,8 @@ stream_free_if_idle(struct CUstream_st *s)
 	while (*link != s)
 		link = &(*link)->next;
 	*link = s->next;
+	order_end_stream(s);
+	node_set_clear(&s->capture_waits);
 	free(s);
 }
 
@@ -182,6 +184,7 @@ query(enum entry_id e, CUstream handle)
 		return sim_leave(r);
 	if (is_busy(s))
 		return sim_leave(CUDA_ERROR_NOT_READY);
+	exec_wait_stream(s, sim.seq); /* nothing to wait for: the host has been shown that */
 	report_mark(CUSIM_OP_SYNC_STREAM, s->ctx, s, 0, 0, 0);
 	return sim_leave(CUDA_SUCCESS);
 }

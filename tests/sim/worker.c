@@ -91,11 +91,13 @@ call(struct op *op)
 	op->state = OP_DETACHED;
 	pthread_mutex_unlock(&sim.lock);
 	sim_thread.in_host_func = true;
+	sim_thread.host_op = op;
 	if (host.callback)
 		host.callback(host.stream, status, host.arg);
 	else
 		host.fn(host.arg);
 	sim_thread.in_host_func = false;
+	sim_thread.host_op = NULL;
 	pthread_mutex_lock(&sim.lock);
 	exec_complete(op);
 }
