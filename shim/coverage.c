@@ -21,7 +21,10 @@ static struct {
 } names[COVERAGE_MAX_NAMES];
 
 static _Atomic uint64_t n_found[COVERAGE_N_ROUTES];
-static atomic_bool is_in_doubt;
+atomic_bool coverage_doubt;
+
+static _Atomic(void (*)(void)) on_doubt;
+static atomic_bool was_told;
 
 const char *
 coverage_route_name(enum coverage_route route)
@@ -115,11 +118,42 @@ note(const char *name, enum name_state as)
 }
 
 ELF_WALK_EARLY void
+coverage_tell_doubt(void)
+{
+	/* Sequentially consistent, as are the stores: whoever raises doubt then looks for fn,
+	 * whoever gives fn then looks for doubt, and one of them sees the other. */
+	void (*fn)(void) = atomic_load(&on_doubt);
+
+	if (fn && atomic_load(&coverage_doubt) && !atomic_exchange(&was_told, true))
+		fn();
+}
+
+void
+coverage_on_doubt(void (*fn)(void))
+{
+	atomic_store(&on_doubt, fn);
+	coverage_tell_doubt();
+}
+
+ELF_WALK_EARLY void
+coverage_note_linked(const char *name)
+{
+	note(name, NAME_READY);
+	atomic_store(&coverage_doubt, true);
+}
+
+ELF_WALK_EARLY void
 coverage_note_unknown(const char *name)
 {
-	/* relaxed: it orders nothing; the call that may use what was got comes after */
-	atomic_store_explicit(&is_in_doubt, true, memory_order_relaxed);
-	note(name, NAME_READY);
+	coverage_note_linked(name);
+	coverage_tell_doubt();
+}
+
+void
+coverage_note_missed(void)
+{
+	atomic_store(&coverage_doubt, true);
+	coverage_tell_doubt();
 }
 
 ELF_WALK_EARLY void
@@ -140,19 +174,14 @@ coverage_settle_asked(bool (*is_exported)(const char *name))
 							     memory_order_relaxed))
 			continue;
 		if (is_exported(names[i].text)) {
-			atomic_store_explicit(&is_in_doubt, true, memory_order_relaxed);
 			atomic_store_explicit(&names[i].state, NAME_READY, memory_order_release);
+			atomic_store(&coverage_doubt, true);
 		} else {
 			memset(names[i].text, 0, sizeof(names[i].text));
 			atomic_store_explicit(&names[i].state, NAME_FREE, memory_order_release);
 		}
 	}
-}
-
-bool
-coverage_is_in_doubt(void)
-{
-	return atomic_load_explicit(&is_in_doubt, memory_order_relaxed);
+	coverage_tell_doubt();
 }
 
 static bool

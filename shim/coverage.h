@@ -57,6 +57,13 @@ bool coverage_has_route(void);
  */
 void coverage_note_unknown(const char *name);
 
+/* The same from a walk over the loader's list, whose lock is held: coverage_tell_doubt() comes
+ * after it. */
+void coverage_note_linked(const char *name);
+
+/* An object reaches the driver past this library (missed.h). */
+void coverage_note_missed(void);
+
 /* A name of the right form was asked for before libcuda was found: it may be the driver's. Calls no
  * libc function. */
 void coverage_note_asked(const char *name);
@@ -64,8 +71,26 @@ void coverage_note_asked(const char *name);
 /* libcuda is found: of the names asked for before, those that it exports are unknown ones. */
 void coverage_settle_asked(bool (*is_exported)(const char *name));
 
-/* Has the program got at anything that is not known? Never goes back to false. */
-bool coverage_is_in_doubt(void);
+extern atomic_bool coverage_doubt;
+
+/*
+ * Has the program got at anything that is not known or not seen? Never goes back to false. For hot
+ * paths. Objects that were loaded since the last linked_look() are not in it.
+ */
+static inline bool
+coverage_is_in_doubt(void)
+{
+	/* relaxed: it orders nothing; the call that may use what was got comes after */
+	return atomic_load_explicit(&coverage_doubt, memory_order_relaxed);
+}
+
+/*
+ * Call fn once, when doubt begins, or now if it has begun; for one fn in the process. It runs in
+ * whatever thread learns of it, perhaps in the middle of a look-up: this library holds no lock
+ * then, but fn may not wait, allocate or call CUDA.
+ */
+void coverage_on_doubt(void (*fn)(void));
+void coverage_tell_doubt(void);
 
 /* A copy of the state. */
 void coverage_get(struct coverage *ret_coverage);

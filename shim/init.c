@@ -17,6 +17,7 @@
 #include "shim/coverage.h"
 #include "shim/dump.h"
 #include "shim/hooks.h"
+#include "shim/linked.h"
 #include "shim/log.h"
 #include "shim/missed.h"
 #include "shim/moved.h"
@@ -138,6 +139,7 @@ start(void)
 	thread_set_timedlock(moved()->pthread_mutex_timedlock);
 	context_init();
 	pthread_atfork(NULL, NULL, on_fork_child);
+	linked_look();
 	atomic_store(&process->owner_pid, getpid());
 	/* Release: everything above was written before a hook sees that it is active. */
 	atomic_store_explicit(&process->is_active, true, memory_order_release);

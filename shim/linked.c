@@ -11,6 +11,7 @@
 #include "shim/elf_walk.h"
 #include "shim/hooks.h"
 #include "shim/lookup.h"
+#include "shim/missed.h"
 
 static bool
 needs_driver(const struct elf_image *image, const char *strings)
@@ -36,7 +37,7 @@ look_at_image(const struct elf_image *image, void *arg)
 		return true;
 	while (elf_references_next(&references, &name, &target))
 		if (hooks_is_unknown(name))
-			coverage_note_unknown(name);
+			coverage_note_linked(name);
 	return true;
 }
 
@@ -49,14 +50,38 @@ read_n_loaded(struct dl_phdr_info *info, size_t n_bytes, void *arg)
 	return 1;
 }
 
-void
-linked_scan(void)
+/* Was an object loaded since the number was read? */
+static bool
+is_new(_Atomic unsigned long long *n_loaded_seen)
 {
-	static _Atomic unsigned long long n_loaded_seen;
 	unsigned long long n_loaded = 0;
 
 	dl_iterate_phdr(read_n_loaded, &n_loaded);
 	/* relaxed: threads that meet here look twice at worst */
-	if (atomic_exchange_explicit(&n_loaded_seen, n_loaded, memory_order_relaxed) != n_loaded)
-		elf_for_each_image(look_at_image, NULL);
+	return atomic_exchange_explicit(n_loaded_seen, n_loaded, memory_order_relaxed) != n_loaded;
+}
+
+void
+linked_scan(void)
+{
+	static _Atomic unsigned long long n_loaded_seen;
+
+	if (!is_new(&n_loaded_seen))
+		return;
+	elf_for_each_image(look_at_image, NULL);
+	coverage_tell_doubt();
+}
+
+void
+linked_look(void)
+{
+	static _Atomic unsigned long long n_loaded_seen;
+	struct missed missed;
+
+	linked_scan();
+	if (!is_new(&n_loaded_seen))
+		return;
+	missed_find(&missed, true);
+	if (missed.n)
+		coverage_note_missed();
 }

@@ -208,7 +208,10 @@ explain_order(struct report *report)
 {
 	const struct coverage *coverage = &report->coverage;
 
-	if (coverage->is_in_doubt)
+	if (!coverage->n_unknown && report->missed.n)
+		snprintf(report->why, sizeof(report->why),
+			 "coverage in doubt: an object was missed");
+	else if (coverage->is_in_doubt)
 		snprintf(report->why, sizeof(report->why), "coverage in doubt: %s is not known",
 			 coverage->n_unknown ? coverage->unknown[0] : "a driver function");
 	else
@@ -221,9 +224,11 @@ report_gather(struct report *report, enum report_reason reason, const struct tim
 	report->reason = reason;
 	describe_process(report);
 	linked_scan(); /* objects may have been loaded since */
+	missed_find(&report->missed, coverage_has_route());
+	if (report->missed.n)
+		coverage_note_missed();
 	coverage_get(&report->coverage);
 	explain_order(report);
-	missed_find(&report->missed, coverage_has_route());
 	report->n_streams = submit_totals(report->streams, REPORT_N_STREAMS);
 	report->n_devices = 0;
 	for (int index = 0; index < DEVICE_N_MAX; index++) {

@@ -232,7 +232,7 @@ print_coverage(const struct report *report, struct out *out)
 	else
 		out_print(out, "; order: completed blocks only; mode %s\n",
 			  init_options()->mode == OPTION_MODE_ACCOUNT ? "account" : "pool");
-	if (coverage->is_in_doubt)
+	if (coverage->is_in_doubt && (coverage->n_unknown || !report->missed.n))
 		out_print(out, "%s%s\n", report->why,
 			  coverage->n_unknown > 1 ? ", and others" : "");
 }

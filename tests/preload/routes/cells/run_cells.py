@@ -75,6 +75,8 @@ def faults_of_missed(args, dump):
         return ["there is no dump"]
     named = [f"{entry['object'].rsplit('/', 1)[-1]} {entry['how']}" for entry in dump["coverage"].get("missed", [])]
     faults = [f"the dump does not name {wanted}: {named}" for wanted in args.missed if wanted not in named]
+    if args.missed and "in doubt" not in dump["coverage"]["why"]:
+        faults.append(f"coverage is not in doubt: {dump['coverage']['why']}")
     if not args.missed and named:
         faults.append(f"the dump names what was not missed: {named}")
     return faults
