@@ -23,8 +23,9 @@ from lane.session import Session  # noqa: E402
 # In this order: what is timed first, while the machine is still quiet; what reads all others' dumps last.
 PARTS = ("launch", "times", "frameworks", "correctness", "account", "life", "control", "victims", "external", "beside",
          "routes", "coverage")
-# Answers to one question about a driver or a library; run only where they are named.
-ON_REQUEST = ("tables",)
+# Run only where they are named: the proofs of the order rules, which take a run of their own, and answers to one question
+# about a driver or a library.
+ON_REQUEST = ("stamp", "latency", "hang", "capture", "overlap", "probe", "torch4", "tables")
 # Parts that use programs of other parts.
 USES = {"account": ("times",)}
 

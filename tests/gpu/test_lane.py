@@ -20,8 +20,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from lane import (compare, control_block, figures, part_account, part_beside, part_coverage, part_external,  # noqa: E402
-                  part_launch, part_routes, part_tables, part_times, programs, session as lane_session)
+from lane import (compare, control_block, figures, json_run, part_account, part_beside, part_coverage,  # noqa: E402
+                  part_external, part_hang, part_launch, part_routes, part_stamp, part_tables, part_times, part_torch4,
+                  programs, session as lane_session)
 import measure  # noqa: E402
 from workloads import table_workloads  # noqa: E402
 
@@ -127,6 +128,56 @@ def test_the_environment_of_the_caller_does_not_reach_the_programs(session):
     with environment({"POOLSHIM_MODE": "off", "LD_PRELOAD": ""}):
         result = session.run("env", [SHELL, "-c", 'echo "${POOLSHIM_MODE-none}"'], False)
     assert result.lines == ["none"], result.lines
+
+
+def fake_program(session, name, script):
+    path = pathlib.Path(session.program(name))
+    path.write_text(f"#!{SHELL}\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def test_the_last_object_that_a_program_prints_is_read(_):
+    assert json_run.last_json(["{\"a\": 1}", "words", "{\"a\": 2}", "TIME x 1"]) == {"a": 2}
+    assert json_run.last_json(["{\"a\": 1}", "{broken"]) is None, "half an object counts as one"
+    assert json_run.last_json(["words"]) is None
+
+
+def test_a_cell_that_hangs_only_under_the_shim_is_a_failed_check(session):
+    fake_program(session, "gpu_hang_static", '[ -z "$LD_PRELOAD" ] || exec sleep 600\necho \'{"status": 0, "seconds": 0.1}\'')
+    slack, part_hang.SLACK_S = part_hang.SLACK_S, 1
+    part_hang.cell(session, "free", "host")
+    part_hang.SLACK_S = slack
+    assert failed(session) == ["hang free host: ends"], failed(session)
+    assert session.records["hang"]["free host"]["shimmed"] == "timeout", session.records
+
+
+def test_a_cell_that_hangs_natively_is_recorded_and_not_judged(session):
+    fake_program(session, "gpu_hang_static", "exec sleep 600")
+    limits, (part_hang.SLACK_S, part_hang.NATIVE_LIMIT_S) = (part_hang.SLACK_S, part_hang.NATIVE_LIMIT_S), (1, 1)
+    part_hang.cell(session, "free", "host")
+    part_hang.SLACK_S, part_hang.NATIVE_LIMIT_S = limits
+    assert not failed(session) and session.notes, failed(session)
+
+
+def test_a_wrong_stamp_and_too_few_early_handouts_are_failed_checks(session):
+    fake_program(session, "gpu_stamp_static", 'echo "{\\"devices\\": []}" >"${POOLSHIM_DUMP:-/dev/null}"\n'
+                 'echo \'{"operations": 10000000, "handed_out_unfinished": 5, "wrong_stamps": 1}\'')
+    part_stamp.run(session)
+    assert failed(session) == ["stamp: native: no stamp is wrong", "stamp: shimmed: no stamp is wrong",
+                               "stamp: natively nothing is handed out unfinished",
+                               "stamp: 200000 hand-outs before the old user's end"], failed(session)
+
+
+def test_torch_values_times_and_memory_are_judged(session):
+    def runs(ms, value, peak):
+        return [{"ms": ms, "value": value, "device_peak": {"bytes": peak}}]
+    part_torch4.judge(session, "good", {"own_cache": runs(10, "1.5", 100), "shimmed": runs(10.1, "1.5", 90)})
+    assert not failed(session), failed(session)
+    part_torch4.judge(session, "bad", {"own_cache": runs(10, "1.5", 100), "shimmed": runs(10.3, "1.6", 101)})
+    assert len(failed(session)) == 3, failed(session)
+    assert part_torch4.parse_peak("PEAK 4096 SAMPLES 3000 SECONDS 2.0\n") == {"bytes": 4096, "samples_a_second": 1500}
+    line = "RESULT prefetch 3.21 ms/iter device 700 MiB torch_peak_live 0 torch_peak_reserved 0 value 4.5/6.7"
+    assert part_torch4.parse([line], "prefetch") == (3.21, "4.5/6.7")
 
 
 @contextlib.contextmanager
