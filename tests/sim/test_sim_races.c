@@ -113,6 +113,29 @@ a_blocking_stream_after_the_legacy_one(bool is_ordered)
 }
 
 static void
+the_legacy_stream_after_a_blocking_one_that_is_gone(bool is_ordered)
+{
+	CUstream s = new_stream(is_ordered ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+
+	write_first(s);
+	cuStreamDestroy_v2(s);
+	cusim_run_all();
+	write_second(CU_STREAM_LEGACY);
+}
+
+static void
+a_legacy_synchronize_for_a_blocking_stream(bool is_ordered)
+{
+	CUstream s = new_stream(is_ordered ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+
+	write_first(s);
+	cusim_run_all();
+	cuStreamSynchronize(CU_STREAM_LEGACY);
+	write_second(b);
+	cuStreamDestroy_v2(s);
+}
+
+static void
 a_threads_stream_after_the_legacy_one(bool is_ordered)
 {
 	write_first(CU_STREAM_LEGACY);
@@ -219,6 +242,32 @@ an_event_of_another_context(bool is_ordered)
 	cuCtxSetCurrent(ctx);
 }
 
+/* Another device's stream without peer access: the context that owns the memory covers it. */
+static void
+an_event_of_the_context_for_a_copy_of_another(bool is_ordered)
+{
+	CUcontext other;
+	CUdeviceptr there;
+	CUstream s;
+
+	cuCtxCreate_v2(&other, 0, 1);
+	s = new_stream(CU_STREAM_NON_BLOCKING);
+	cuMemAlloc_v2(&there, BYTES);
+	cuMemcpyDtoDAsync_v2(is_ordered ? p : there, is_ordered ? there : p + BYTES, BYTES, s);
+	note(first);
+	cuCtxSetCurrent(ctx);
+	if (!is_ordered)
+		write_first(a);
+	else
+		cuCtxRecordEvent(ctx, event);
+	if (is_ordered)
+		cuStreamWaitEvent(b, event, 0);
+	write_second(b);
+	cuCtxSynchronize();
+	cuCtxDestroy_v2(other);
+	cuCtxSetCurrent(ctx);
+}
+
 static void
 legacy_streams_of_one_context(bool is_ordered)
 {
@@ -297,6 +346,8 @@ static const struct program programs[] = {
 	PROGRAM(an_event_of_the_context_for_a_stream_that_is_gone),
 	PROGRAM(the_legacy_stream_after_a_blocking_one),
 	PROGRAM(a_blocking_stream_after_the_legacy_one),
+	PROGRAM(the_legacy_stream_after_a_blocking_one_that_is_gone),
+	PROGRAM(a_legacy_synchronize_for_a_blocking_stream),
 	PROGRAM(a_threads_stream_after_the_legacy_one),
 	PROGRAM(legacy_work_between_blocking_streams),
 	PROGRAM(a_stream_synchronize),
@@ -307,6 +358,7 @@ static const struct program programs[] = {
 	PROGRAM(being_shown_and_not_being_complete),
 	PROGRAM(a_copy_that_waits),
 	PROGRAM(an_event_of_another_context),
+	PROGRAM(an_event_of_the_context_for_a_copy_of_another),
 	PROGRAM(legacy_streams_of_one_context),
 	PROGRAM(a_launch_that_is_not_programmatic),
 	PROGRAM(a_copy_before_a_programmatic_launch),

@@ -127,6 +127,7 @@ run_programs(const struct program *programs, size_t n_programs)
 {
 	uint64_t n;
 
+	setenv("CUSIM_DEVICES", "2", 1);
 	ctx = start(CUSIM_MANUAL);
 	for (size_t i = 0; i < n_programs; i++) {
 		n = races_of(programs[i].run, true);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/sim/test_sim_races.h"
 
-/* Who else touches memory, what an access is, memory that moves, and graphs. */
+/* Who else touches memory, what an access is, and memory that moves. */
 
 static void
 cpu(char *ret_name, int is_write)
@@ -129,8 +129,10 @@ values_that_are_waited_for(bool is_ordered)
 static void
 a_free_of_the_driver(bool is_ordered)
 {
-	CUdeviceptr q;
+	CUdeviceptr q, neighbour;
 
+	cusim_check(CUSIM_CHECK_FREES_SHOW_NOTHING);
+	cuMemAlloc_v2(&neighbour, 512); /* so that the page stays */
 	write_first(a);
 	if (is_ordered) {
 		cuMemFree_v2(p);
@@ -138,6 +140,7 @@ a_free_of_the_driver(bool is_ordered)
 		p = q;
 	}
 	write_second(b);
+	cuMemFree_v2(neighbour);
 }
 
 static void
@@ -179,6 +182,20 @@ map(CUmemGenericAllocationHandle pages)
 	return at;
 }
 
+/* Two reads are kept as long as neither is after the other. */
+static void
+each_of_two_reads(bool is_ordered)
+{
+	cuMemcpyDtoDAsync_v2(p + BYTES, p, 64, a);
+	note(first);
+	if (is_ordered)
+		cuEventRecord(event, a);
+	cuMemcpyDtoDAsync_v2(p + (size_t)2 * BYTES, p, 64, b);
+	if (is_ordered)
+		cuStreamWaitEvent(b, event, 0);
+	write_second(b);
+}
+
 /* Pages that move to another address keep their history: an unmap waits for nothing. */
 static void
 pages_that_move(bool is_ordered)
@@ -201,107 +218,40 @@ pages_that_move(bool is_ordered)
 	p = old;
 }
 
-static CUgraphExec
-end_capture(CUstream s)
-{
-	CUgraph graph = NULL;
-	CUgraphExec exec = NULL;
-
-	cuStreamEndCapture(s, &graph);
-	cuGraphInstantiateWithFlags(&exec, graph, 0);
-	cuGraphDestroy(graph);
-	return exec;
-}
-
+/* Pages that went back to the driver, and came again. */
 static void
-launch(CUgraphExec exec, CUstream s)
+pages_that_are_released(bool is_ordered)
 {
-	cuGraphLaunch(exec, s);
-	note(first);
-	note(second);
+	CUdeviceptr old = p;
+	CUmemGenericAllocationHandle pages = new_pages();
+
+	p = map(pages);
+	write_first(a);
+	cusim_run_all();
+	if (is_ordered) {
+		cuMemUnmap(p, 2 * MIB);
+		cuMemAddressFree(p, 2 * MIB);
+		cuMemRelease(pages);
+		pages = new_pages();
+		p = map(pages);
+	}
+	write_second(b);
 	cuCtxSynchronize();
-	cuGraphExecDestroy(exec);
+	cuMemUnmap(p, 2 * MIB);
+	cuMemAddressFree(p, 2 * MIB);
+	cuMemRelease(pages);
+	p = old;
 }
 
+/* More than is kept without a look at what can go. */
 static void
-begin_capture(CUstream s)
+a_long_history(bool is_ordered)
 {
-	cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED);
-}
-
-static void
-the_edge_of_a_fork(bool is_ordered)
-{
-	begin_capture(a);
+	for (CUdeviceptr at = p; at < p + (size_t)8 * BYTES; at += 16)
+		fill(a, at, 1, 8);
 	if (is_ordered)
-		fill(a, p, 1, BYTES);
-	cuEventRecord(event, a);
-	cuStreamWaitEvent(b, event, 0);
-	if (!is_ordered)
-		fill(a, p, 1, BYTES);
-	fill(b, p, 2, BYTES);
-	cuEventRecord(event, b);
-	cuStreamWaitEvent(a, event, 0);
-	launch(end_capture(a), a);
-}
-
-static void
-the_edge_of_a_join(bool is_ordered)
-{
-	begin_capture(a);
-	fill(a, p + BYTES, 1, BYTES);
-	cuEventRecord(event, a);
-	cuStreamWaitEvent(b, event, 0);
-	fill(b, p, 2, BYTES);
-	cuEventRecord(event, b);
-	if (is_ordered)
-		cuStreamWaitEvent(a, event, 0);
-	fill(a, p, 1, BYTES);
-	cuStreamWaitEvent(a, event, 0);
-	launch(end_capture(a), a);
-}
-
-static void
-a_programmatic_edge(bool is_ordered)
-{
-	begin_capture(a);
-	fill(a, p, 1, BYTES);
-	fill_early(a, !is_ordered);
-	launch(end_capture(a), a);
-}
-
-static CUgraphExec
-graph_of_a_fill(void)
-{
-	begin_capture(a);
-	fill(a, p, 1, BYTES);
-	return end_capture(a);
-}
-
-static void
-the_stream_of_a_launch(bool is_ordered)
-{
-	CUgraphExec exec = graph_of_a_fill();
-
-	write_first(is_ordered ? a : b);
-	cuGraphLaunch(exec, a);
-	note(second);
-	cuCtxSynchronize();
-	cuGraphExecDestroy(exec);
-}
-
-static void
-launches_of_one_graph(bool is_ordered)
-{
-	CUgraphExec exec = graph_of_a_fill(), other = graph_of_a_fill();
-
-	cuGraphLaunch(exec, a);
-	note(first);
-	cuGraphLaunch(is_ordered ? exec : other, b);
-	note(second);
-	cuCtxSynchronize();
-	cuGraphExecDestroy(exec);
-	cuGraphExecDestroy(other);
+		cuStreamSynchronize(a);
+	fill(b, p, 1, (size_t)8 * BYTES);
 }
 
 static const struct program programs[] = {
@@ -317,17 +267,16 @@ static const struct program programs[] = {
 	PROGRAM(values_that_are_waited_for),
 	PROGRAM(a_free_of_the_driver),
 	PROGRAM(the_wait_in_a_free),
+	PROGRAM(each_of_two_reads),
 	PROGRAM(pages_that_move),
-	PROGRAM(the_edge_of_a_fork),
-	PROGRAM(the_edge_of_a_join),
-	PROGRAM(a_programmatic_edge),
-	PROGRAM(the_stream_of_a_launch),
-	PROGRAM(launches_of_one_graph),
+	PROGRAM(pages_that_are_released),
 };
 
 int
 main(void)
 {
 	run_programs(programs, sizeof(programs) / sizeof(programs[0]));
+	ok(races_of(a_long_history, true) == 0 && races_of(a_long_history, false) == BYTES / 2,
+	   "a long history is forgotten when it may be, and not before");
 	return finish();
 }
