@@ -313,6 +313,18 @@ what_comes_before_both_kernels(bool is_ordered)
 }
 
 static void
+a_kernel_between_that_does_not_start_early(bool is_ordered)
+{
+	CUdeviceptr q = p;
+
+	write_first(a);
+	p += BYTES;
+	fill_early(a, !is_ordered);
+	p = q;
+	fill_early(a, true);
+}
+
+static void
 waiting_for_a_programmatic_kernel(bool is_ordered)
 {
 	CUdeviceptr q = p;
@@ -363,6 +375,7 @@ static const struct program programs[] = {
 	PROGRAM(a_launch_that_is_not_programmatic),
 	PROGRAM(a_copy_before_a_programmatic_launch),
 	PROGRAM(what_comes_before_both_kernels),
+	PROGRAM(a_kernel_between_that_does_not_start_early),
 	PROGRAM(waiting_for_a_programmatic_kernel),
 };
 
