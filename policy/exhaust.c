@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "policy/exhaust.h"
 
+/* Growing is the alternative. */
 #define TIGHT_WAIT_BOUND_NS UINT64_C(10000000)
+#define RUN_AHEAD_WAIT_BOUND_NS UINT64_C(10000000)
 
 /* One request on its way down the ladder. */
 struct request {
@@ -216,6 +218,16 @@ grow_when_tight(struct request *request)
 	return r;
 }
 
+/* Would growing let more memory wait for its work than the program is allowed to run ahead by? */
+static bool
+is_ahead(const struct request *request, size_t segment_bytes)
+{
+	const uint64_t pending_bytes = stats_read(&stats_of(request)->pending_bytes);
+
+	return pending_bytes > 0 && request->peers->run_ahead_bytes > 0 &&
+	       pending_bytes + segment_bytes > request->peers->run_ahead_bytes;
+}
+
 static int
 grow_at_first(struct request *request)
 {
@@ -224,6 +236,12 @@ grow_at_first(struct request *request)
 
 	if (limit_get(request->account) != LIMIT_NONE) /* it will be reached, as a rule */
 		heap_press(request->heap);
+	if (is_ahead(request, segment_bytes)) {
+		const int r = wait_for_blocks(request, heap_wait_briefly, RUN_AHEAD_WAIT_BOUND_NS);
+
+		if (r != EXHAUST_E_NO_MEMORY)
+			return r;
+	}
 	if (peers->is_tight && peers->is_tight(peers->arg, segment_bytes))
 		return grow_when_tight(request);
 	return grow(request, segment_bytes);
@@ -284,6 +302,7 @@ exhaust_alloc(struct heap *heap, struct account *account, const struct exhaust_p
 	stats_count(&stats->miss_count, 1);
 	if (r != EXHAUST_OK)
 		return finish(&request, r, ret_addr);
+	heap_turn(heap);
 	r = grow_at_first(&request);
 	if (r == EXHAUST_E_NO_MEMORY) {
 		r = climb_down_while_others_move(&request);

@@ -4,12 +4,15 @@
 /*
  * Serving one request, from the cheapest way to the last resort, under the limit.
  *
- * Steps: a complete block - fences that have completed - growth inside the limit (if the device
- * becomes tight: after waiting and giving back) - and, once the limit or the device refuses: memory
- * in transit in other threads - a segment of the bare size - idle segments back, if the context is
- * idle - waiting for the oldest fence, again and again - idle segments of this heap back - those of
- * the device's other heaps - what is held for importers - the driver once more. The heap is
- * searched again after every step that may have freed something.
+ * Steps: a complete block - one whose work comes before whatever can be submitted (early) - fences
+ * that have completed - waiting a moment for the oldest fence, if more is pending than the
+ * run-ahead
+ * - growth inside the limit (if the device becomes tight: after waiting and giving back) - and,
+ * once the limit or the device refuses: memory in transit in other threads - a segment of the bare
+ * size - idle segments back, if the context is idle - waiting for the oldest fence, again and again
+ * - idle segments of this heap back - those of the device's other heaps - what is held for
+ * importers - the driver once more. The heap is searched again after every step that may have freed
+ * something.
  *
  * A request that fits its limit without the pool fits with it: large requests only ever take a
  * segment of their exact size, small ones fall back to segments of theirs, and everything idle goes
@@ -48,6 +51,10 @@ struct exhaust_peers {
 	 * All that an empty device has: a larger request is the driver's to refuse. 0: not known.
 	 */
 	uint64_t most_bytes;
+
+	/* How much freed memory may wait for its work before a request waits for it in place of
+	 * growing. */
+	uint64_t run_ahead_bytes;
 };
 
 /*

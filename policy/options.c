@@ -57,6 +57,7 @@ word_parse(const char *text, const char *const *words, int n_words)
 
 WORD_OPTION(MODE, enum option_mode, OPTION_MODE_OFF + 1, "pool", "account", "off")
 WORD_OPTION(FORMAT, enum option_format, OPTION_FORMAT_JSON + 1, "text", "json")
+WORD_OPTION(REUSE, enum option_reuse, OPTION_REUSE_STRICT + 1, "auto", "relaxed", "fence", "strict")
 WORD_OPTION(LOG_LEVEL, enum option_log_level, OPTION_LOG_DEBUG + 1, "off", "error", "warn", "info",
 	    "debug")
 
@@ -70,6 +71,28 @@ static size_t
 print_LIMIT(const struct limit_spec *value, char *buf, size_t buf_bytes)
 {
 	return limit_spec_print(value, buf, buf_bytes);
+}
+
+static int
+parse_AMOUNT(const char *text, struct option_amount *ret_value)
+{
+	struct option_amount amount = {.is_share = true};
+	int r = size_parse_share(text, strlen(text), &amount.share_ppb);
+
+	if (r == -EINVAL) {
+		amount.is_share = false;
+		r = size_parse(text, strlen(text), &amount.bytes);
+	}
+	if (r == 0)
+		*ret_value = amount;
+	return r;
+}
+
+static size_t
+print_AMOUNT(const struct option_amount *value, char *buf, size_t buf_bytes)
+{
+	return value->is_share ? size_print_share(value->share_ppb, buf, buf_bytes)
+			       : size_print(value->bytes, buf, buf_bytes);
 }
 
 static int

@@ -32,6 +32,19 @@ enum option_mode {
 	OPTION_MODE_OFF,
 };
 
+enum option_reuse {
+	OPTION_REUSE_AUTO,
+	OPTION_REUSE_RELAXED,
+	OPTION_REUSE_FENCE,
+	OPTION_REUSE_STRICT,
+};
+
+struct option_amount {
+	bool is_share;
+	uint32_t share_ppb; /* of what, the option says */
+	uint64_t bytes;
+};
+
 enum option_format {
 	OPTION_FORMAT_TEXT,
 	OPTION_FORMAT_JSON,
@@ -49,6 +62,8 @@ enum option_log_level {
 /* How each type of options.def is kept. */
 #define OPTION_FIELD_MODE(field) enum option_mode field
 #define OPTION_FIELD_FORMAT(field) enum option_format field
+#define OPTION_FIELD_REUSE(field) enum option_reuse field
+#define OPTION_FIELD_AMOUNT(field) struct option_amount field
 #define OPTION_FIELD_LOG_LEVEL(field) enum option_log_level field
 #define OPTION_FIELD_LIMIT(field) struct limit_spec field
 #define OPTION_FIELD_SIGNAL(field) int field /* a signal's number; 0: none */

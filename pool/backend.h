@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pool/stream_order.h"
+
 enum {
 	BACKEND_OK = 0,
 	BACKEND_E_NO_MEMORY, /* map: the device has none left */
@@ -28,6 +30,9 @@ enum {
 struct fence;
 
 struct backend;
+
+/* A stream as the caller names it to its backend: valid only inside the call that brought it. */
+struct stream_handle;
 
 struct backend_ops {
 	/* Get size_bytes of memory. On failure *ret_addr is untouched. */
@@ -54,8 +59,31 @@ struct backend_ops {
 	/* The fence is no longer asked about by anybody. Its context may be gone. */
 	void (*fence_free)(struct backend *backend, struct fence *fence);
 
-	/* Monotonic time. */
+	/*
+	 * Let what is submitted to the stream from now on begin after the fence is complete.
+	 * BACKEND_E_BUSY: the stream captures, so nothing runs in it now.
+	 */
+	int (*edge_wait)(struct backend *backend, const struct stream_handle *stream,
+			 struct fence *fence);
+
+	/*
+	 * From here on every submission that begins finds out that a turn began (stream_order.h);
+	 * those that had begun are entered with enter(arg, stream), word 0 for one that is not
+	 * known.
+	 */
+	void (*look)(struct backend *backend, void (*enter)(void *arg, struct order_stream stream),
+		     void *arg);
+
+	/*
+	 * Submissions that have ended, of all contexts. Whoever knows of one that ended finds it
+	 * counted. No call of the driver's, no lock: allowed with a lock of the pool held.
+	 */
+	uint64_t (*n_submissions)(struct backend *backend);
+
+	/* Monotonic time; the coarse one may lag by some milliseconds, costs next to nothing, and
+	 * is allowed with a lock of the pool held. */
 	uint64_t (*now_ns)(struct backend *backend);
+	uint64_t (*coarse_ns)(struct backend *backend);
 
 	/* Let time pass between two queries of a wait; n_tries counts from 0 and lets early pauses
 	 * be short. */

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Order: when a freed block may be handed out again. Completed blocks only.
+ * Epochs: the frees between two fences, and when they are complete.
  *
  * 1. A fence is recorded after every free of its epoch: an epoch is detached under the lock, and
  *    only then is its fence recorded, so no free can join an epoch whose fence may be on its way.
+ *    One exception: while the backend counts no more submissions than before a fence was recorded,
+ *    that fence covers a later free just as well.
  * 2. A block leaves its epoch only when the backend has answered that the epoch's fence is
- *    complete.
+ *    complete, or that of one whose fence was recorded after it; or early, see heap_order.c.
  * 3. A fence that could not be recorded covers nothing: its blocks go back to the open epoch.
  * 4. A block that other contexts' streams used is in a wide epoch, whose fence covers every live
  *    context.
  *
  * A detached epoch is on no list while its fence is recorded; other threads see it as in transit
  * (heap_await_transit), so that nobody reports exhaustion while memory is only on its way from one
- * list to the next.
+ * list to the next. Two that are recorded at the same time cover each other neither way.
  */
 #include "pool/heap_internal.h"
 
@@ -21,91 +23,42 @@
 
 #include "pool/thread.h"
 
-void
-epoch_add_locked(struct heap *heap, struct block *block, bool is_wide)
+static void
+add_locked(struct heap *heap, struct block *block, struct epoch *epoch)
 {
-	struct open_epoch *open = &heap->open[is_wide];
-
 	assert(block->state == BLOCK_PENDING);
-	list_append(&open->blocks, &block->link);
-	open->n_blocks++;
+	block->epoch = epoch;
+	list_append(&epoch->blocks, &block->epoch_link);
+	epoch->n_blocks++;
 	STATS_RAISE(heap->config.stats, pending_bytes, block->size_bytes);
 	STATS_RAISE(heap->config.stats, n_free_blocks, 1);
 }
 
 void
-heap_step_out_locked(struct heap *heap)
+epoch_add_locked(struct heap *heap, struct block *block, bool is_wide)
 {
-	thread_begin_step();
-	heap->n_outside++;
+	add_locked(heap, block, heap->open[is_wide]);
+	if (order_lists_locked(heap, block, is_wide))
+		order_list_locked(heap, block);
 }
 
 void
-heap_step_in_locked(struct heap *heap)
+epoch_add_rest_locked(struct heap *heap, struct block *block, struct epoch *epoch)
 {
-	assert(heap->n_outside > 0);
-	if (--heap->n_outside == 0)
-		pthread_cond_broadcast(&heap->changed);
-	thread_end_step();
-}
-
-static void
-begin_transit_locked(struct heap *heap)
-{
-	thread_begin_step();
-	heap->n_in_transit++;
-}
-
-static void
-end_transit_locked(struct heap *heap)
-{
-	assert(heap->n_in_transit > 0);
-	if (--heap->n_in_transit == 0)
-		pthread_cond_broadcast(&heap->changed);
-	thread_end_step();
+	add_locked(heap, block, epoch);
+	order_list_locked(heap, block);
 }
 
 void
-heap_enter_transit_locked(struct heap *heap)
+epoch_leave_locked(struct heap *heap, struct block *block)
 {
-	heap_step_out_locked(heap);
-	begin_transit_locked(heap);
-}
+	struct stats *stats = heap->config.stats;
 
-void
-heap_leave_transit_locked(struct heap *heap)
-{
-	end_transit_locked(heap);
-	heap_step_in_locked(heap);
-}
-
-void
-heap_begin_transit(struct heap *heap)
-{
-	thread_lock(&heap->lock);
-	begin_transit_locked(heap);
-	thread_unlock(&heap->lock);
-}
-
-void
-heap_end_transit(struct heap *heap)
-{
-	thread_lock(&heap->lock);
-	end_transit_locked(heap);
-	thread_unlock(&heap->lock);
-}
-
-bool
-heap_await_transit(struct heap *heap)
-{
-	bool was_some;
-
-	thread_lock(&heap->lock);
-	was_some = heap->n_in_transit > 0;
-	while (heap->n_in_transit > 0 && heap->state == HEAP_OPEN && !thread_is_at_step())
-		heap_await_change_locked(heap);
-	thread_unlock(&heap->lock);
-	return was_some;
+	order_unlist_locked(heap, block);
+	list_remove(&block->epoch_link);
+	block->epoch->n_blocks--;
+	stats_lower(&stats->pending_bytes, block->size_bytes);
+	stats_lower(&stats->n_free_blocks, 1);
 }
 
 static struct epoch *
@@ -134,41 +87,119 @@ epoch_free_locked(struct heap *heap, struct epoch *epoch)
 	list_append(&heap->spare_epochs, &epoch->link);
 }
 
+bool
+epoch_set_up_locked(struct heap *heap)
+{
+	for (size_t i = 0; i < 2; i++) {
+		heap->open[i] = epoch_new_locked(heap);
+		if (!heap->open[i]) {
+			if (i > 0)
+				epoch_free_locked(heap, heap->open[0]);
+			return false;
+		}
+		heap->open[i]->is_wide = i;
+	}
+	return true;
+}
+
+/* Move all blocks of an epoch to another one. */
+static void
+move_blocks(struct epoch *to, struct epoch *from)
+{
+	for (struct list *at = from->blocks.next; at != &from->blocks; at = at->next)
+		list_entry(at, struct block, epoch_link)->epoch = to;
+	list_splice(&to->blocks, &from->blocks);
+	to->n_blocks += from->n_blocks;
+	from->n_blocks = 0;
+}
+
+/* What a later fence covers besides, nobody knows: none of these blocks is handed out early. */
 static void
 reopen_locked(struct heap *heap, struct epoch *epoch)
 {
-	struct open_epoch *open = &heap->open[epoch->is_wide];
-
-	list_splice(&open->blocks, &epoch->blocks);
-	open->n_blocks += epoch->n_blocks;
+	for (struct list *at = epoch->blocks.next; at != &epoch->blocks; at = at->next)
+		order_unlist_locked(heap, list_entry(at, struct block, epoch_link));
+	move_blocks(heap->open[epoch->is_wide], epoch);
 	epoch_free_locked(heap, epoch);
 }
 
-/* Cover what was freed so far with a fence. Called with the lock, which it lets go in between. */
-static int
-seal_locked(struct heap *heap, bool is_wide)
+static struct epoch *
+newest_sealed_locked(struct heap *heap)
+{
+	for (struct list *at = heap->sealed.prev; at != &heap->sealed; at = at->prev) {
+		struct epoch *epoch = list_entry(at, struct epoch, link);
+
+		if (!epoch->is_wide)
+			return epoch;
+	}
+	return NULL;
+}
+
+static void
+retire_blocks_locked(struct heap *heap, struct epoch *epoch)
+{
+	while (!list_is_empty(&epoch->blocks)) {
+		struct block *block = list_entry(epoch->blocks.next, struct block, epoch_link);
+
+		epoch_leave_locked(heap, block);
+		heap_retire_block_locked(heap, block);
+	}
+}
+
+/*
+ * Is all that was freed covered already? If nothing was submitted since the newest fence, then by
+ * that one; and if that one is complete, so is the open epoch.
+ */
+static bool
+is_covered_locked(struct heap *heap)
 {
 	struct backend *backend = heap->config.backend;
-	struct open_epoch *open = &heap->open[is_wide];
+	struct epoch *open = heap->open[false], *newest = newest_sealed_locked(heap);
+	const uint64_t n_covered = newest ? newest->n_submissions : heap->order.n_submissions;
+
+	if (!heap->order.is_on || heap->order.is_stopped || heap->n_sealing > 0 || n_covered == 0 ||
+	    backend->ops->n_submissions(backend) + 1 != n_covered)
+		return false;
+	open->is_awaited = false;
+	if (newest)
+		move_blocks(newest, open);
+	else
+		retire_blocks_locked(heap, open);
+	return true;
+}
+
+/* Record a fence for the open epoch and begin another. Called with the lock, which it lets go in
+ * between. */
+static int
+close_locked(struct heap *heap, bool is_wide, struct epoch **ret_epoch)
+{
+	struct backend *backend = heap->config.backend;
+	struct epoch *fresh = epoch_new_locked(heap), *epoch = heap->open[is_wide];
 	struct fence *fence;
-	struct epoch *epoch;
 	int r;
 
-	if (open->n_blocks == 0)
-		return BACKEND_OK;
-	epoch = epoch_new_locked(heap);
-	if (!epoch)
+	*ret_epoch = NULL;
+	if (!fresh)
 		return BACKEND_OK; /* the frees stay uncovered, and so pending */
-	epoch->is_wide = is_wide;
-	epoch->n_blocks = open->n_blocks;
-	list_splice(&epoch->blocks, &open->blocks);
-	open->n_blocks = 0;
+	fresh->is_wide = is_wide;
+	heap->open[is_wide] = fresh;
+	epoch->is_awaited = false;
+	epoch->id = ++heap->n_epochs;
+	epoch->covers_id = heap->n_sealing > 0 ? 0 : epoch->id - 1;
+	epoch->n_blockers = heap->order.n_blockers;
+	/* One more than counted, so that 0 is none. Before the record: a submission that ends later
+	 * is not covered for all that is known here. */
+	epoch->n_submissions = heap->order.is_on ? backend->ops->n_submissions(backend) + 1 : 0;
+	if (list_is_empty(&heap->sealed) && heap->order.is_on)
+		heap->order.progress_ns = backend->ops->coarse_ns(backend);
 
+	heap->n_sealing++;
 	heap_enter_transit_locked(heap);
 	thread_unlock(&heap->lock);
 	r = backend->ops->fence_record(backend, is_wide, &fence);
 	thread_lock(&heap->lock);
 	heap_leave_transit_locked(heap);
+	heap->n_sealing--;
 
 	if (r != BACKEND_OK) {
 		reopen_locked(heap, epoch);
@@ -177,51 +208,59 @@ seal_locked(struct heap *heap, bool is_wide)
 	stats_count(&heap->config.stats->fence_count, 1);
 	epoch->fence = fence;
 	list_append(&heap->sealed, &epoch->link);
+	*ret_epoch = epoch;
 	return BACKEND_OK;
+}
+
+static void retire_some_locked(struct heap *heap);
+
+int
+epoch_seal_locked(struct heap *heap, bool is_wide)
+{
+	enum { N_BETWEEN_LOOKS = 16 };
+	struct epoch *epoch;
+	int r;
+
+	if (heap->open[is_wide]->n_blocks == 0)
+		return BACKEND_OK;
+	if (!is_wide && is_covered_locked(heap))
+		return BACKEND_OK;
+	r = close_locked(heap, is_wide, &epoch);
+	if (epoch && epoch->id % N_BETWEEN_LOOKS == 0)
+		retire_some_locked(heap);
+	return r;
+}
+
+struct epoch *
+epoch_drain_locked(struct heap *heap)
+{
+	struct epoch *epoch;
+
+	close_locked(heap, false, &epoch);
+	return epoch;
 }
 
 static void
 retire_epoch_locked(struct heap *heap, struct epoch *epoch)
 {
-	struct stats *stats = heap->config.stats;
+	struct backend *backend = heap->config.backend;
 
 	list_remove(&epoch->link);
 	epoch->is_retired = true;
-	while (!list_is_empty(&epoch->blocks)) {
-		struct block *block = list_entry(epoch->blocks.next, struct block, link);
-
-		list_remove(&block->link);
-		stats_lower(&stats->pending_bytes, block->size_bytes);
-		stats_lower(&stats->n_free_blocks, 1);
-		heap_retire_block_locked(heap, block);
-	}
-	epoch->n_blocks = 0;
+	if (heap->order.is_on)
+		order_complete(&heap->order, epoch, epoch->n_blockers, epoch->n_submissions,
+			       backend->ops->coarse_ns(backend));
+	retire_blocks_locked(heap, epoch);
 }
 
-/*
- * Ask once whether an epoch is complete and take it in if so. The epoch is used by this thread
- * before and after (n_users), the lock is let go during the question.
- */
-static int
-ask_locked(struct heap *heap, struct epoch *epoch)
+void
+epoch_enter_locked(struct epoch *epoch)
 {
-	struct backend *backend = heap->config.backend;
-	int r;
-
-	heap_step_out_locked(heap);
-	thread_unlock(&heap->lock);
-	r = backend->ops->fence_query(backend, epoch->fence);
-	thread_lock(&heap->lock);
-	heap_step_in_locked(heap);
-
-	stats_count(&heap->config.stats->fence_query_count, 1);
-	if (r == BACKEND_OK && !epoch->is_retired)
-		retire_epoch_locked(heap, epoch);
-	return r;
+	epoch->n_users++;
 }
 
-static void
-leave_epoch_locked(struct heap *heap, struct epoch *epoch)
+void
+epoch_exit_locked(struct heap *heap, struct epoch *epoch)
 {
 	struct backend *backend = heap->config.backend;
 	struct fence *fence = epoch->fence;
@@ -236,184 +275,128 @@ leave_epoch_locked(struct heap *heap, struct epoch *epoch)
 	heap_step_in_locked(heap);
 }
 
-static int
-seal_all_locked(struct heap *heap)
+/* Later fences of a context cover what earlier ones do. Lets go of the lock. */
+static void
+retire_covered_locked(struct heap *heap, uint64_t covers_id)
 {
-	int r = seal_locked(heap, false);
+	struct list *at = heap->sealed.next;
 
-	return r < 0 ? r : seal_locked(heap, true);
+	while (at != &heap->sealed) {
+		struct epoch *epoch = list_entry(at, struct epoch, link);
+
+		if (epoch->is_wide || epoch->id > covers_id) {
+			at = at->next;
+			continue;
+		}
+		epoch_enter_locked(epoch);
+		retire_epoch_locked(heap, epoch);
+		epoch_exit_locked(heap, epoch);
+		at = heap->sealed.next;
+	}
 }
 
-/* The oldest sealed epoch that may be complete although those of unready[] are not; NULL: none. */
-static struct epoch *
-next_to_ask_locked(struct heap *heap, const bool is_unready[2])
+int
+epoch_ask_locked(struct heap *heap, struct epoch *epoch)
 {
+	struct backend *backend = heap->config.backend;
+	int r;
+
+	heap_step_out_locked(heap);
+	thread_unlock(&heap->lock);
+	r = backend->ops->fence_query(backend, epoch->fence);
+	thread_lock(&heap->lock);
+	heap_step_in_locked(heap);
+
+	stats_count(&heap->config.stats->fence_query_count, 1);
+	if (r != BACKEND_OK || epoch->is_retired)
+		return r;
+	retire_epoch_locked(heap, epoch);
+	if (!epoch->is_wide)
+		retire_covered_locked(heap, epoch->covers_id);
+	return r;
+}
+
+int
+epoch_seal_all_locked(struct heap *heap)
+{
+	int r = epoch_seal_locked(heap, false);
+
+	return r < 0 ? r : epoch_seal_locked(heap, true);
+}
+
+/*
+ * Of the sealed epochs that may be complete although those of unready[] are not: the oldest but
+ * n_skip, or the last of them; NULL: none.
+ */
+static struct epoch *
+next_to_ask_locked(struct heap *heap, const bool is_unready[2], unsigned n_skip)
+{
+	struct epoch *found = NULL;
+
 	for (struct list *at = heap->sealed.next; at != &heap->sealed; at = at->next) {
 		struct epoch *epoch = list_entry(at, struct epoch, link);
 
-		if (!is_unready[epoch->is_wide])
-			return epoch;
+		if (is_unready[epoch->is_wide])
+			continue;
+		found = epoch;
+		if (n_skip-- == 0)
+			break;
 	}
-	return NULL;
+	return found;
+}
+
+/*
+ * Take in what is complete: the question about the oldest first, then further and further ahead.
+ * Later fences of a kind cover what earlier ones do: behind the first that is not ready none is.
+ */
+static int
+take_in_locked(struct heap *heap)
+{
+	bool is_unready[2] = {false, false};
+	unsigned n_skip = 0;
+	struct epoch *epoch;
+	int r = BACKEND_OK;
+
+	while (r >= 0 && heap->state == HEAP_OPEN &&
+	       (epoch = next_to_ask_locked(heap, is_unready, n_skip))) {
+		epoch_enter_locked(epoch);
+		r = epoch_ask_locked(heap, epoch);
+		if (r > 0 && (n_skip == 0 || epoch->is_wide))
+			is_unready[epoch->is_wide] = true;
+		n_skip = r == BACKEND_OK ? 2 * n_skip + 1 : 0;
+		epoch_exit_locked(heap, epoch);
+	}
+	return r;
+}
+
+/* The queue moves: take in some of what is complete, for a question now and then. */
+static void
+retire_some_locked(struct heap *heap)
+{
+	enum { N_AT_ONCE = 16 };
+	const bool is_unready[2] = {false, true};
+	struct epoch *epoch = next_to_ask_locked(heap, is_unready, N_AT_ONCE);
+
+	if (!epoch)
+		return;
+	epoch_enter_locked(epoch);
+	epoch_ask_locked(heap, epoch);
+	epoch_exit_locked(heap, epoch);
 }
 
 int
 heap_settle(struct heap *heap)
 {
-	bool is_unready[2] = {false, false};
-	struct epoch *epoch;
 	int r = BACKEND_OK;
 
 	thread_lock(&heap->lock);
-	if (!heap_is_open_locked(heap))
-		goto unlock;
-	r = seal_all_locked(heap);
-	/* Later fences of a kind cover what earlier ones do: behind the first that is not ready
-	 * none is. */
-	while (r >= 0 && heap->state == HEAP_OPEN &&
-	       (epoch = next_to_ask_locked(heap, is_unready))) {
-		epoch->n_users++;
-		r = ask_locked(heap, epoch);
-		if (r > 0)
-			is_unready[epoch->is_wide] = true;
-		leave_epoch_locked(heap, epoch);
+	if (heap_is_open_locked(heap)) {
+		r = epoch_seal_all_locked(heap);
+		if (r >= 0)
+			r = take_in_locked(heap);
 	}
-unlock:
 	thread_unlock(&heap->lock);
 	return r < 0 ? r : HEAP_OK;
-}
-
-static bool
-was_freed_here_locked(const struct epoch *epoch)
-{
-	const uint32_t self = thread_self();
-
-	for (const struct list *at = epoch->blocks.next; at != &epoch->blocks; at = at->next)
-		if (list_entry(at, struct block, link)->freed_by == self)
-			return true;
-	return false;
-}
-
-static struct epoch *
-next_to_await_locked(struct heap *heap, bool is_brief)
-{
-	for (struct list *at = heap->sealed.next; at != &heap->sealed; at = at->next) {
-		struct epoch *epoch = list_entry(at, struct epoch, link);
-
-		if (!epoch->is_stalled || (!is_brief && was_freed_here_locked(epoch)))
-			return epoch;
-	}
-	return NULL;
-}
-
-enum { WAIT_GOES_ON = HEAP_E_LAST + 1 };
-
-/* What an answer about the epoch's fence means for the thread that waits for it. */
-static int
-waiting_is_over_locked(const struct heap *heap, const struct epoch *epoch, int answer)
-{
-	if (epoch->is_retired)
-		return HEAP_OK;
-	if (answer < 0)
-		return answer;
-	/*
-	 * The caller's next step waits until the closing has come to an end, one way or the other.
-	 */
-	if (heap->state != HEAP_OPEN)
-		return HEAP_E_TIMEOUT;
-	return answer == BACKEND_E_BUSY ? HEAP_E_MISS : WAIT_GOES_ON;
-}
-
-/* Ask until the epoch is complete (perhaps found so by another thread). The lock is let go in
- * between. */
-static int
-await_locked(struct heap *heap, struct epoch *epoch, bool is_brief, uint64_t begin_ns,
-	     uint64_t bound_ns)
-{
-	struct backend *backend = heap->config.backend;
-	const bool is_bounded = is_brief || !was_freed_here_locked(epoch);
-	uint64_t end_ns = begin_ns;
-	int r;
-
-	stats_count(&heap->config.stats->wait_count, 1);
-	for (unsigned n_tries = 0;; n_tries++) {
-		r = waiting_is_over_locked(heap, epoch, ask_locked(heap, epoch));
-		if (r == WAIT_GOES_ON && is_bounded && end_ns - begin_ns >= bound_ns) {
-			epoch->is_stalled = true;
-			r = HEAP_E_TIMEOUT;
-		}
-		if (r != WAIT_GOES_ON)
-			break;
-		heap_step_out_locked(heap);
-		thread_unlock(&heap->lock);
-		backend->ops->pause(backend, n_tries);
-		end_ns = backend->ops->now_ns(backend);
-		thread_lock(&heap->lock);
-		heap_step_in_locked(heap);
-	}
-	stats_count(&heap->config.stats->wait_ns, end_ns - begin_ns);
-	return r;
-}
-
-static int
-wait_for_oldest(struct heap *heap, bool is_brief, uint64_t bound_ns)
-{
-	struct backend *backend = heap->config.backend;
-	const uint64_t begin_ns = backend->ops->now_ns(backend);
-	struct epoch *epoch;
-	int r = HEAP_E_CLOSED;
-
-	thread_lock(&heap->lock);
-	if (!heap_is_open_locked(heap))
-		goto unlock;
-	r = seal_all_locked(heap);
-	if (r < 0)
-		goto unlock;
-	epoch = next_to_await_locked(heap, is_brief);
-	r = HEAP_E_MISS;
-	if (epoch) {
-		epoch->n_users++;
-		r = await_locked(heap, epoch, is_brief, begin_ns, bound_ns);
-		leave_epoch_locked(heap, epoch);
-	}
-unlock:
-	thread_unlock(&heap->lock);
-	return r;
-}
-
-int
-heap_wait(struct heap *heap, uint64_t bound_ns)
-{
-	return wait_for_oldest(heap, false, bound_ns);
-}
-
-int
-heap_wait_briefly(struct heap *heap, uint64_t bound_ns)
-{
-	return wait_for_oldest(heap, true, bound_ns);
-}
-
-void
-heap_press(struct heap *heap)
-{
-	thread_lock(&heap->lock);
-	heap->is_pressed = true;
-	thread_unlock(&heap->lock);
-}
-
-unsigned
-heap_n_epochs(struct heap *heap)
-{
-	unsigned n;
-
-	thread_lock(&heap->lock);
-	n = heap->n_in_transit; /* they may be epochs on their way to the list */
-	for (const struct list *at = heap->sealed.next; at != &heap->sealed; at = at->next)
-		n++;
-	n += heap->open[false].n_blocks > 0;
-	n += heap->open[true].n_blocks > 0;
-	thread_unlock(&heap->lock);
-	return n;
 }
 
 void
@@ -425,7 +408,7 @@ epoch_drop_all(struct heap *heap)
 	list_init(&dropped);
 	thread_lock(&heap->lock);
 	for (size_t i = 0; i < 2; i++)
-		heap->open[i].n_blocks = 0;
+		epoch_free_locked(heap, heap->open[i]);
 	list_splice(&dropped, &heap->sealed);
 	thread_unlock(&heap->lock);
 	while (!list_is_empty(&dropped)) {

@@ -39,6 +39,15 @@ free_index_insert(struct free_index *index, struct block *block)
 }
 
 void
+free_index_append(struct free_index *index, struct block *block)
+{
+	const unsigned class = class_of(block->size_bytes);
+
+	list_append(&index->classes[class], &block->link);
+	index->occupied[class / 64] |= UINT64_C(1) << class % 64;
+}
+
+void
 free_index_remove(struct free_index *index, struct block *block)
 {
 	const unsigned class = class_of(block->size_bytes);

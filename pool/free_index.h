@@ -4,7 +4,8 @@
 /*
  * Free extents by size: two-level segregated lists, eight classes for each doubling.
  *
- * Holds only blocks that are free and complete. find_fit answers in constant time with a block of
+ * One holds the blocks that are free and complete, another those that wait in an epoch and may be
+ * handed out early. find_fit answers in constant time with a block of
  * the lowest class whose every member fits (after looking through the request's own class,
  * bounded), find_exact looks through one class.
  *
@@ -29,6 +30,9 @@ struct free_index {
 
 void free_index_init(struct free_index *index);
 void free_index_insert(struct free_index *index, struct block *block);
+
+/* The same, to be found after the others of its size. */
+void free_index_append(struct free_index *index, struct block *block);
 void free_index_remove(struct free_index *index, struct block *block);
 struct block *free_index_find_fit(const struct free_index *index, size_t size_bytes);
 struct block *free_index_find_exact(const struct free_index *index, size_t size_bytes);

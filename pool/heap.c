@@ -3,8 +3,9 @@
  * Blocks: handing out, freeing, merging; the pool that holds all heaps.
  *
  * A block's life: FREE (in the index) -> LIVE (heap_take) -> PENDING (heap_give: in an epoch) ->
- * FREE (its fence is complete, see epoch.c). Only FREE blocks merge, so a pending block's borders
- * never move. One that others may reach is HELD in between, see heap_exported.c.
+ * FREE (its fence is complete, see epoch.c), or LIVE again at once (see heap_order.c). Only FREE
+ * blocks merge, so a pending block's borders move by a split alone. One that others may reach is
+ * HELD in between, see heap_exported.c.
  */
 #include "pool/heap_internal.h"
 
@@ -163,6 +164,7 @@ struct heap *
 heap_new(struct pool *pool, const struct heap_config *config)
 {
 	struct heap *heap = heap_alloc(pool);
+	bool is_set_up;
 
 	if (!heap)
 		return NULL;
@@ -174,6 +176,9 @@ heap_new(struct pool *pool, const struct heap_config *config)
 	/* The counts stay: a thread that saw the heap go may not have ended its transit yet. */
 	free_index_init(&heap->arena_free);
 	free_index_init(&heap->whole_free);
+	free_index_init(&heap->arena_early);
+	free_index_init(&heap->whole_early);
+	order_init(&heap->order, config->is_early && config->kind == HEAP_DEVICE);
 	heap->frag = (struct frag){0};
 	heap->is_pressed = false;
 	list_init(&heap->segments);
@@ -181,13 +186,16 @@ heap_new(struct pool *pool, const struct heap_config *config)
 	list_init(&heap->held);
 	heap->n_withheld = 0;
 	list_init(&heap->sealed);
-	for (size_t i = 0; i < 2; i++) {
-		list_init(&heap->open[i].blocks);
-		heap->open[i].n_blocks = 0;
-	}
+	heap->n_epochs = 0;
 	heap->state = HEAP_OPEN;
+	is_set_up = epoch_set_up_locked(heap);
 	thread_unlock(&heap->lock);
-	return heap;
+	if (is_set_up)
+		return heap;
+	thread_lock(&pool->lock);
+	list_append(&pool->spare_heaps, &heap->link);
+	thread_unlock(&pool->lock);
+	return NULL;
 }
 
 struct stats *
@@ -326,7 +334,8 @@ heap_relive_locked(struct heap *heap, struct block *block)
 }
 
 void
-heap_hand_out_locked(struct heap *heap, struct block *block, size_t requested_bytes, unsigned tag)
+heap_hand_out_locked(struct heap *heap, struct block *block, struct epoch *epoch,
+		     size_t requested_bytes, unsigned tag)
 {
 	struct stats *stats = heap->config.stats;
 	struct block *rest;
@@ -341,7 +350,9 @@ heap_hand_out_locked(struct heap *heap, struct block *block, size_t requested_by
 	block->is_exported = false;
 	block->has_sync_memops = false;
 	heap_relive_locked(heap, block);
-	if (rest)
+	if (rest && epoch)
+		epoch_add_rest_locked(heap, rest, epoch);
+	else if (rest)
 		heap_insert_free_locked(heap, rest);
 	stats_count(&stats->alloc_count, 1);
 	stats_count(&stats->shares[tag].count, 1);
@@ -362,33 +373,61 @@ heap_take_back_locked(struct heap *heap, struct block *block)
 	stats_lower(&stats->sizes[stats_size_class(block->requested_bytes)].n_live, 1);
 }
 
+/* A complete block that fits, of the index still; NULL: none. A request with a segment of its own
+ * takes one of its exact size: what is held never exceeds what was live. */
+static struct block *
+find_complete_locked(struct heap *heap, size_t requested_bytes)
+{
+	const size_t size_bytes = heap_round(heap, requested_bytes);
+
+	return heap_is_arena_request(heap, requested_bytes)
+		       ? free_index_find_fit(&heap->arena_free, size_bytes)
+		       : free_index_find_exact(&heap->whole_free, size_bytes);
+}
+
+static bool
+take_locked(struct heap *heap, size_t requested_bytes, unsigned tag, bool *ret_must_seal,
+	    uint64_t *ret_addr)
+{
+	struct block *block = find_complete_locked(heap, requested_bytes);
+	struct epoch *epoch = NULL;
+
+	*ret_must_seal = false;
+	if (block) {
+		heap_withdraw_locked(heap, block);
+	} else {
+		block = order_take_early_locked(heap, requested_bytes, ret_must_seal);
+		epoch = block ? block->epoch : NULL;
+	}
+	if (!block)
+		return false;
+	heap_hand_out_locked(heap, block, epoch, requested_bytes, tag);
+	*ret_addr = block->addr;
+	return true;
+}
+
 int
 heap_take(struct heap *heap, size_t requested_bytes, unsigned tag, uint64_t *ret_addr)
 {
-	const size_t size_bytes = heap_round(heap, requested_bytes);
-	struct block *block;
+	bool was_sealed = false, must_seal;
 	int r = HEAP_E_MISS;
 
-	if (size_bytes == 0)
+	if (heap_round(heap, requested_bytes) == 0)
 		return HEAP_E_TOO_LARGE;
 	thread_lock(&heap->lock);
-	if (!heap_is_open_locked(heap)) {
-		r = HEAP_E_CLOSED;
-		goto unlock;
+	for (;;) {
+		if (!heap_is_open_locked(heap)) {
+			r = HEAP_E_CLOSED;
+			break;
+		}
+		if (take_locked(heap, requested_bytes, tag, &must_seal, ret_addr)) {
+			r = HEAP_OK;
+			break;
+		}
+		if (!must_seal || was_sealed || epoch_seal_locked(heap, false) != BACKEND_OK)
+			break;
+		was_sealed = true;
 	}
-	/* A request with a segment of its own takes one of its exact size: what is held never
-	 * exceeds what was live. */
-	if (heap_is_arena_request(heap, requested_bytes))
-		block = free_index_find_fit(&heap->arena_free, size_bytes);
-	else
-		block = free_index_find_exact(&heap->whole_free, size_bytes);
-	if (block) {
-		heap_withdraw_locked(heap, block);
-		heap_hand_out_locked(heap, block, requested_bytes, tag);
-		*ret_addr = block->addr;
-		r = HEAP_OK;
-	}
-unlock:
 	thread_unlock(&heap->lock);
 	return r;
 }
@@ -409,80 +448,16 @@ heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide, b
 		heap_take_back_locked(heap, block);
 		stats_count(&heap->config.stats->free_count, 1);
 		block->freed_by = thread_self();
-		if (is_complete)
+		if (is_complete || order_is_idle_locked(heap, is_wide))
 			heap_retire_block_locked(heap, block);
 		else
 			epoch_add_locked(heap, block, is_wide);
-		is_due = heap->open[is_wide].n_blocks >= (heap->is_pressed ? 1 : EPOCH_N_FREES_MAX);
+		is_due =
+			heap->open[is_wide]->n_blocks >= (heap->is_pressed ? 1 : EPOCH_N_FREES_MAX);
 		r = HEAP_OK;
 	}
 	thread_unlock(&heap->lock);
 	if (is_due)
 		heap_settle(heap); /* an error is the next request's to find */
 	return r;
-}
-
-void
-heap_idle_bytes(struct heap *heap, uint64_t *ret_idle_bytes, uint64_t *ret_pending_bytes)
-{
-	uint64_t pending_bytes = 0;
-
-	thread_lock(&heap->lock);
-	*ret_idle_bytes = heap->frag.whole_bytes;
-	for (struct list *at = heap->segments.next; at != &heap->segments; at = at->next) {
-		struct segment *segment = list_entry(at, struct segment, link);
-		bool is_coming_free = !segment_is_idle(segment);
-
-		for (struct block *block = segment->first; block && is_coming_free;
-		     block = block->next)
-			is_coming_free = block->state != BLOCK_LIVE;
-		if (is_coming_free)
-			pending_bytes += segment->size_bytes;
-	}
-	thread_unlock(&heap->lock);
-	*ret_pending_bytes = pending_bytes;
-}
-
-static void
-recompute_frag_locked(struct heap *heap, struct frag *ret_frag, uint64_t *ret_largest_partial_bytes)
-{
-	struct frag frag = {0};
-	uint64_t largest = 0;
-
-	for (struct list *at = heap->segments.next; at != &heap->segments; at = at->next) {
-		struct segment *segment = list_entry(at, struct segment, link);
-
-		if (segment_is_idle(segment)) {
-			frag_add_whole(&frag, segment->size_bytes);
-			continue;
-		}
-		for (struct block *block = segment->first; block; block = block->next) {
-			if (block->state != BLOCK_FREE)
-				continue;
-			frag_add(&frag, block->size_bytes);
-			if (block->size_bytes > largest)
-				largest = block->size_bytes;
-		}
-	}
-	*ret_frag = frag;
-	*ret_largest_partial_bytes = largest;
-}
-
-void
-heap_snapshot(struct heap *heap, struct heap_snapshot *ret_snapshot)
-{
-	heap_snapshot_until(heap, NULL, ret_snapshot);
-}
-
-bool
-heap_snapshot_until(struct heap *heap, const struct timespec *deadline,
-		    struct heap_snapshot *ret_snapshot)
-{
-	if (!thread_lock_until(&heap->lock, deadline))
-		return false;
-	ret_snapshot->frag = heap->frag;
-	recompute_frag_locked(heap, &ret_snapshot->frag_recomputed,
-			      &ret_snapshot->largest_partial_bytes);
-	thread_unlock(&heap->lock);
-	return true;
 }

@@ -4,10 +4,11 @@
 /*
  * Heaps: the segments and blocks of one context and kind, and when a freed block may be used again.
  *
- * The promise: a block is handed out only when all work submitted before its free is complete. A
- * free puts the block into the open epoch; sealing an epoch records a fence after all its frees;
- * when the fence is complete, so is every block of the epoch. What nobody can ask about (a capture
- * is open) stays pending.
+ * The promise: a block is handed out only when all work submitted before its free is ordered before
+ * every access that the new owner can cause. A free puts the block into the open epoch; sealing an
+ * epoch records a fence after all its frees; when the fence is complete, so is every block of the
+ * epoch. Before that a block is handed out only while one stream alone has unfinished work (early,
+ * see stream_order.h). What nobody can ask about (a capture is open) stays pending.
  *
  * These are single steps; which to take, and when to give up, is decided in policy/exhaust.c.
  *
@@ -26,6 +27,7 @@
 #include "pool/frag.h"
 #include "pool/list.h"
 #include "pool/stats.h"
+#include "pool/stream_order.h"
 
 enum {
 	HEAP_OK = 0,
@@ -65,6 +67,12 @@ struct heap_config {
 	void *owner;         /* the caller's own; comes back in struct block_info */
 	enum heap_kind kind;
 	bool is_account; /* each request is a segment; nothing is kept: count only */
+
+	/* Device memory: hand pending blocks out early. The caller tells of every submission then,
+	 * with heap_before_submission() at least for a stream's first one after *attention moved.
+	 */
+	bool is_early;
+	_Atomic uint64_t *attention;
 };
 
 struct block_info {
@@ -150,8 +158,8 @@ int heap_give_back(struct pool *pool, uint64_t addr, enum heap_kind kind,
  * there are live blocks to share them with, few segments wait for their way back, and
  * heap_release_held() gives it all up before a request is refused.
  *
- * They follow no stream, so the block's own old work has to be complete; and from here on the
- * segment hands out complete blocks only. Both are so for every block today.
+ * They follow no stream, so the block's own old work has to be complete: it is waited for here. And
+ * from here on the segment hands out complete blocks only.
  *
  * HEAP_OK, HEAP_E_NOT_OURS or HEAP_E_INVALID.
  */
@@ -166,6 +174,48 @@ bool heap_release_held(struct heap *heap);
 /* The program's wish for the live block that holds addr. HEAP_OK, HEAP_E_NOT_OURS, HEAP_E_INVALID.
  */
 int heap_set_sync_memops(struct pool *pool, uint64_t addr, bool has_sync_memops);
+
+/*
+ * Before work is submitted to a stream of the heap's context, in the thread that submits, announced
+ * already (backend's look()). Covers what was freed before with a fence, so that it covers nothing
+ * that comes later; and makes the stream wait for the newest edge, if it has to. handle: NULL for a
+ * stream that nobody can name; then the edge is waited for here. can_wait: the work can wait for
+ * others; heap_after_blocker() follows once it is submitted. Does nothing for a heap that is not
+ * early, and in a context that is going away.
+ */
+void heap_before_submission(struct heap *heap, struct order_stream stream,
+			    const struct stream_handle *handle, bool can_wait);
+void heap_after_blocker(struct heap *heap);
+
+/*
+ * Work is about to be submitted that may begin before its predecessor in the stream has ended.
+ * True: it must not, since memory was handed out early, or a wait was put in, after the last time
+ * that this was so for the stream.
+ */
+bool heap_must_not_overlap(struct heap *heap, struct order_stream stream);
+
+/* The stream is destroyed. Its word may mean another one from now on. */
+void heap_forget_stream(struct heap *heap, struct order_stream stream);
+
+/*
+ * Begin the set of streams with unfinished work anew, if that can be of use now: with one left over
+ * from a time of several, what is freed can be handed out early again. Costs every thread the fast
+ * path of its next submission, and a fence.
+ */
+void heap_turn(struct heap *heap);
+
+/* The program is about to wait for work of the context: what it frees next can be told from what
+ * was freed before. */
+void heap_before_sync(struct heap *heap);
+
+/* No block is handed out early from now on; what was, stays ordered. */
+void heap_stop_early(struct heap *heap);
+
+/*
+ * Others than the context's own streams are about to touch memory of the heap: wait until none of
+ * it has unfinished work of an earlier owner.
+ */
+void heap_await_edges(struct heap *heap);
 
 /* Seal what was freed and take in all epochs whose fences are complete. HEAP_OK or the backend's
  * status. */

@@ -99,9 +99,14 @@ heap_mark_exported(struct pool *pool, uint64_t addr)
 	if (is_live(block)) {
 		block->is_exported = true;
 		segment->is_exported = true;
+		for (block = segment->first; block; block = block->next)
+			if (block->state == BLOCK_PENDING)
+				order_unlist_locked(heap, block);
 		r = HEAP_OK;
 	}
 	thread_unlock(&heap->lock);
+	if (r == HEAP_OK)
+		heap_await_edges(heap);
 	return r;
 }
 

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * What the files of the heap share: heap.c (blocks), epoch.c (order), heap_segments.c (growing and
- * giving back).
+ * What the files of the heap share: heap.c (blocks), heap_figures.c (counting them), epoch.c and
+ * epoch_wait.c (fences), heap_order.c (streams), heap_segments.c (growing and giving back),
+ * heap_steps.c (work outside the lock).
  *
  * Lock order: heap->lock, then pool->lock or the map's (both leaves). Names that end in _locked
  * need heap->lock.
@@ -26,9 +27,13 @@ struct epoch {
 	struct list link;   /* heap->sealed, oldest first, or heap->spare_epochs */
 	struct list blocks; /* pending */
 	uint64_t n_blocks;
-	struct fence *fence;
-	unsigned n_users; /* threads that ask the backend about the fence now */
+	struct fence *fence; /* NULL: the epoch is open */
+	uint64_t id;         /* in the order in which they were closed, from 1 */
+	uint64_t covers_id;  /* the fences of all epochs up to this one were recorded before it */
+	uint64_t n_blockers, n_submissions; /* as the order and the backend counted before that */
+	unsigned n_users;                   /* threads that ask the backend about the fence now */
 	bool is_wide;
+	bool is_awaited; /* open: the next submission seals it */
 	bool is_stalled; /* outlived a wait */
 	bool is_retired; /* complete, its blocks are taken in; goes away with its last user */
 };
@@ -37,12 +42,6 @@ struct epoch {
  * So many frees at most stay without a fence: the longer one is put off, the more work it covers.
  */
 enum { EPOCH_N_FREES_MAX = 64 };
-
-/* Frees that no fence covers yet: [0] of the memory's own context, [1] wide. */
-struct open_epoch {
-	struct list blocks;
-	uint64_t n_blocks;
-};
 
 struct heap {
 	struct pool *pool;
@@ -66,10 +65,17 @@ struct heap {
 	unsigned n_withheld; /* exported segments on idle, which no request gets */
 	uint32_t n_serials;  /* the newest block's; goes on in this struct's next heap */
 
-	bool is_pressed; /* a free is sealed at once */
-	struct open_epoch open[2];
+	/* Device memory: pending blocks that may be handed out early, see heap_order.c. */
+	struct free_index arena_early, whole_early;
+	struct stream_order order;
+
+	bool is_pressed;       /* a free is sealed at once */
+	struct epoch *open[2]; /* frees that no fence covers yet: [0] of the memory's own context,
+				  [1] wide */
 	struct list sealed;
 	struct list spare_epochs;
+	uint64_t n_epochs;  /* closed so far */
+	unsigned n_sealing; /* of them, those whose fence is being recorded */
 };
 
 /* Wait out a closing; false: the heap is gone. At a step, which the closing waits for, it is as
@@ -113,9 +119,10 @@ void heap_insert_free_locked(struct heap *heap, struct block *block);
 /* Take a free block out of the index. */
 void heap_withdraw_locked(struct heap *heap, struct block *block);
 
-/* Make a block that is on no list the program's, and free what it does not need of it. */
-void heap_hand_out_locked(struct heap *heap, struct block *block, size_t requested_bytes,
-			  unsigned tag);
+/* Make a block that is on no list the program's. What it does not need of it is free, or pending in
+ * the epoch that it came from. */
+void heap_hand_out_locked(struct heap *heap, struct block *block, struct epoch *epoch,
+			  size_t requested_bytes, unsigned tag);
 
 /* Make a block live, with its requested_bytes and tag set; undoes heap_take_back_locked(). */
 void heap_relive_locked(struct heap *heap, struct block *block);
@@ -126,8 +133,57 @@ void heap_take_back_locked(struct heap *heap, struct block *block);
 /* Does the request share an arena with others? */
 bool heap_is_arena_request(const struct heap *heap, size_t requested_bytes);
 
-/* Put a freed block into the open epoch. */
+/* Two open epochs for a heap that has none. False: libc has no memory. */
+bool epoch_set_up_locked(struct heap *heap);
+
+/* Put a freed block into the open epoch, and take one out that is handed out. */
 void epoch_add_locked(struct heap *heap, struct block *block, bool is_wide);
+void epoch_leave_locked(struct heap *heap, struct block *block);
+
+/* A part of a pending block that was split off, in the same epoch. */
+void epoch_add_rest_locked(struct heap *heap, struct block *block, struct epoch *epoch);
+
+/*
+ * Cover what was freed so far with a fence. Let go of the lock in between. BACKEND_OK also where
+ * there was nothing to cover.
+ */
+int epoch_seal_locked(struct heap *heap, bool is_wide);
+
+/* A fence now, whatever it covers; NULL: it could not be recorded. Lets go of the lock. */
+struct epoch *epoch_drain_locked(struct heap *heap);
+
+/* The same for both open epochs. */
+int epoch_seal_all_locked(struct heap *heap);
+
+/*
+ * Ask once whether an epoch is complete and take it in if so. The epoch is used by this thread
+ * before and after (epoch_enter_locked), the lock is let go during the question.
+ */
+int epoch_ask_locked(struct heap *heap, struct epoch *epoch);
+
+/* Use an epoch outside the lock; leaving may let go of it. */
+void epoch_enter_locked(struct epoch *epoch);
+void epoch_exit_locked(struct heap *heap, struct epoch *epoch);
+
+/* Wait, however long, until the epoch is complete. Lets go of the lock. */
+void epoch_await_locked(struct heap *heap, struct epoch *epoch);
 
 /* Forget every epoch and its fence; the blocks were torn down, and nobody else uses the heap. */
 void epoch_drop_all(struct heap *heap);
+
+/* May a block that is freed now be handed out early, as far as the order goes? */
+bool order_lists_locked(const struct heap *heap, const struct block *block, bool is_wide);
+
+/* Is what is freed now complete, because nothing is unfinished? */
+bool order_is_idle_locked(const struct heap *heap, bool is_wide);
+
+/* In and out of the index of those. */
+void order_list_locked(struct heap *heap, struct block *block);
+void order_unlist_locked(struct heap *heap, struct block *block);
+
+/*
+ * A block for early use, out of its epoch and on no list; NULL: none. *ret_must_seal: one would be
+ * had if the open epoch were sealed.
+ */
+struct block *order_take_early_locked(struct heap *heap, size_t requested_bytes,
+				      bool *ret_must_seal);

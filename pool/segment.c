@@ -96,6 +96,7 @@ segment_set_up(struct segment *segment, struct block_store *store, bool is_arena
 		.state = BLOCK_PENDING,
 	};
 	list_init(&block->link);
+	list_init(&block->epoch_link);
 	segment->first = block;
 	set_start(segment, segment->addr, block);
 	return true;
@@ -110,6 +111,7 @@ segment_tear_down(struct segment *segment, struct block_store *store)
 		struct block *next = block->next;
 
 		list_remove(&block->link);
+		list_remove(&block->epoch_link);
 		block_free(store, block);
 		block = next;
 	}
@@ -138,6 +140,7 @@ segment_split(struct segment *segment, struct block_store *store, struct block *
 		.state = block->state,
 	};
 	list_init(&rest->link);
+	list_init(&rest->epoch_link);
 	if (rest->next)
 		rest->next->prev = rest;
 	block->next = rest;

@@ -26,6 +26,7 @@ enum {
 	SEGMENT_ARENA_BYTES = 2 << 20,
 };
 
+struct epoch;
 struct heap;
 
 enum block_state {
@@ -39,14 +40,19 @@ enum block_state {
 struct block {
 	uint64_t addr;
 	size_t size_bytes;
-	size_t requested_bytes; /* while live */
+	union {
+		size_t requested_bytes; /* while live */
+		struct epoch *epoch;    /* once pending in an epoch */
+	};
 	struct segment *segment;
 	struct block *prev, *next; /* by address */
-	struct list link;  /* free: the free index; pending: the epoch; held, spare: their lists */
-	uint32_t freed_by; /* pending: the thread, see thread_self() */
-	uint32_t tag;      /* while live: came with the request */
-	uint32_t serial;   /* while live: tells it from what lay here before; never 0, and wraps */
-	bool is_exported;  /* since it was handed out: see heap_mark_exported() */
+	struct list link; /* free: the free index; pending: the index of those that may be handed
+			     out early; held, spare: their lists */
+	struct list epoch_link; /* pending: the epoch */
+	uint32_t freed_by;      /* pending: the thread, see thread_self() */
+	uint32_t tag;           /* while live: came with the request */
+	uint32_t serial;  /* while live: tells it from what lay here before; never 0, and wraps */
+	bool is_exported; /* since it was handed out: see heap_mark_exported() */
 	bool has_sync_memops; /* while live: the program's wish, where blocks share what does it */
 	enum block_state state : 8;
 };

@@ -7,6 +7,7 @@
 
 #include "pool/thread.h"
 #include "shim/context.h"
+#include "shim/order.h"
 
 /*
  * One event for each context that the fence covers. A context that is gone has no unfinished work.
@@ -300,6 +301,69 @@ cuda_fence_query(struct backend *backend, struct fence *fence)
 	return BACKEND_OK;
 }
 
+enum backend_capture
+backend_ask_capture(const struct stream_handle *stream)
+{
+	CUstreamCaptureStatus status;
+	CUresult r;
+
+	if (!capture_is_open())
+		return BACKEND_STREAM_RUNS;
+	if (!real.cuStreamIsCapturing || !real.cuStreamIsCapturing_ptsz)
+		return BACKEND_STREAM_UNKNOWN;
+	r = stream->stream0 == HOOK_STREAM0_PER_THREAD
+		    ? real.cuStreamIsCapturing_ptsz(stream->stream, &status)
+		    : real.cuStreamIsCapturing(stream->stream, &status);
+	if (r != CUDA_SUCCESS)
+		return BACKEND_STREAM_UNKNOWN;
+	return status == CU_STREAM_CAPTURE_STATUS_NONE ? BACKEND_STREAM_RUNS
+						       : BACKEND_STREAM_CAPTURES;
+}
+
+/* Edges are fences of one context. A stream that captures runs nothing now: the graph's launch is
+ * the submission. */
+static int
+cuda_edge_wait(struct backend *backend, const struct stream_handle *stream, struct fence *fence)
+{
+	const struct fence_part *part = fence->parts;
+	struct context *context = self_of(backend)->context;
+	CUresult r;
+
+	if (__atomic_load_n(&part->is_complete, __ATOMIC_RELAXED) ||
+	    atomic_load_explicit(&context->generation, memory_order_acquire) != part->generation)
+		return BACKEND_OK;
+	if (backend_ask_capture(stream) == BACKEND_STREAM_CAPTURES)
+		return BACKEND_E_BUSY;
+	r = stream->stream0 == HOOK_STREAM0_PER_THREAD
+		    ? real.cuStreamWaitEvent_ptsz(stream->stream, part->event, 0)
+		    : real.cuStreamWaitEvent(stream->stream, part->event, 0);
+	return -(int)r;
+}
+
+static void
+cuda_look(struct backend *backend, void (*enter)(void *arg, struct order_stream stream), void *arg)
+{
+	(void)backend;
+	order_look(enter, arg);
+}
+
+static uint64_t
+cuda_n_submissions(struct backend *backend)
+{
+	(void)backend;
+	return submit_n_submissions();
+}
+
+static uint64_t
+cuda_coarse_ns(struct backend *backend)
+{
+	struct timespec now;
+
+	(void)backend;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 uint64_t
 backend_now_ns(void)
 {
@@ -341,7 +405,11 @@ static const struct backend_ops cuda_ops = {
 	.fence_record = cuda_fence_record,
 	.fence_query = cuda_fence_query,
 	.fence_free = cuda_fence_free,
+	.edge_wait = cuda_edge_wait,
+	.look = cuda_look,
+	.n_submissions = cuda_n_submissions,
 	.now_ns = cuda_now_ns,
+	.coarse_ns = cuda_coarse_ns,
 	.pause = cuda_pause,
 };
 
@@ -359,67 +427,6 @@ bool
 backend_has_fences(void)
 {
 	return real.cuCtxRecordEvent != NULL;
-}
-
-void
-backend_events_init(struct backend_events *events)
-{
-	pthread_mutex_init(&events->lock, NULL);
-}
-
-CUresult
-backend_event_get(struct context *context, CUevent *ret_event)
-{
-	struct backend_events *events = &context->events;
-	struct context_scope scope;
-	CUresult r;
-
-	thread_lock(&events->lock);
-	if (events->n_spare > 0) {
-		*ret_event = events->spare[--events->n_spare];
-		thread_unlock(&events->lock);
-		return CUDA_SUCCESS;
-	}
-	thread_unlock(&events->lock);
-
-	r = context_enter(atomic_load(&context->handle), &scope);
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = real.cuEventCreate(ret_event, CU_EVENT_DISABLE_TIMING);
-	context_leave(&scope);
-	return r;
-}
-
-void
-backend_event_put(struct context *context, CUevent event, unsigned generation)
-{
-	struct backend_events *events = &context->events;
-	bool is_alive;
-
-	thread_lock(&events->lock);
-	/* Under the lock, and the generation goes up before the events are forgotten: one that died
-	 * with its context never gets among those of the next. */
-	is_alive = atomic_load_explicit(&context->generation, memory_order_acquire) == generation;
-	if (is_alive && events->n_spare == events->n_room) {
-		CUevent *spare = realloc(events->spare, (events->n_room + 64) * sizeof(*spare));
-
-		if (spare) {
-			events->spare = spare;
-			events->n_room += 64;
-		}
-	}
-	/* Without room the event stays with the context until its end. */
-	if (is_alive && events->n_spare < events->n_room)
-		events->spare[events->n_spare++] = event;
-	thread_unlock(&events->lock);
-}
-
-void
-backend_events_forget(struct backend_events *events)
-{
-	thread_lock(&events->lock);
-	events->n_spare = 0;
-	thread_unlock(&events->lock);
 }
 
 CUresult

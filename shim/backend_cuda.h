@@ -23,6 +23,12 @@ enum backend_memory {
 	BACKEND_ALLOC_HOST, /* cuMemAllocHost, which takes none */
 };
 
+/* As a hook has it. */
+struct stream_handle {
+	CUstream stream;
+	enum hook_stream0 stream0;
+};
+
 struct backend_cuda {
 	struct backend base;
 	struct context *context;
@@ -39,6 +45,15 @@ struct backend_events {
 
 void backend_cuda_init(struct backend_cuda *backend, struct context *context,
 		       enum backend_memory memory, unsigned flags);
+
+enum backend_capture {
+	BACKEND_STREAM_RUNS,
+	BACKEND_STREAM_CAPTURES,
+	BACKEND_STREAM_UNKNOWN,
+};
+
+/* Does the stream capture? Costs nothing while none does. */
+enum backend_capture backend_ask_capture(const struct stream_handle *stream);
 
 void backend_events_init(struct backend_events *events);
 

@@ -5,11 +5,13 @@
 
 #include "pool/thread.h"
 #include "shim/init.h"
+#include "shim/order.h"
 
 struct pool context_pool;
 
 static struct context contexts[CONTEXT_N_MAX];
 static pthread_mutex_t context_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint n_contexts; /* with a handle; written under context_lock */
 
 void
 context_init(void)
@@ -20,6 +22,12 @@ context_init(void)
 		visible_init(&contexts[i].visible);
 		backend_events_init(&contexts[i].events);
 	}
+}
+
+bool
+context_is_only(void)
+{
+	return atomic_load(&n_contexts) <= 1;
 }
 
 static CUcontext
@@ -75,6 +83,9 @@ publish(CUcontext handle, struct device *device, bool is_primary, bool is_green)
 		spare->is_green = is_green;
 		atomic_store_explicit(&spare->broken, 0, memory_order_relaxed);
 		atomic_store_explicit(&spare->handle, handle, memory_order_release);
+		atomic_fetch_add(&n_contexts, 1);
+		/* What a stream 0 is depends on the current context from here on. */
+		order_forget_handles();
 	}
 	context = spare;
 unlock:
@@ -118,9 +129,12 @@ void
 context_forget_green(struct context *context)
 {
 	thread_lock(&context_lock);
-	if (context->is_green)
+	if (context->is_green && handle_of(context)) {
 		atomic_store_explicit(&context->handle, NULL, memory_order_release);
+		atomic_fetch_sub(&n_contexts, 1);
+	}
 	thread_unlock(&context_lock);
+	order_forget_handles();
 }
 
 /* The context of a stream that the shim has not heard of: the primary one, or a green one, whose
@@ -251,100 +265,6 @@ context_break(struct context *context, CUresult status)
 						memory_order_relaxed, memory_order_relaxed);
 }
 
-static struct heap *
-new_heap(struct context *context, struct backend_cuda *backend, enum heap_kind kind,
-	 struct stats *stats)
-{
-	struct heap_config config = {
-		.backend = &backend->base,
-		.stats = stats,
-		.owner = context,
-		.kind = kind,
-		.is_account = init_options()->mode == OPTION_MODE_ACCOUNT,
-	};
-
-	return heap_new(&context_pool, &config);
-}
-
-/* Heaps made while the context ends would be dropped with the memory of the next one in them. */
-static bool
-may_have_heaps_locked(const struct context *context)
-{
-	return context->n_endings == 0 && handle_of(context);
-}
-
-static struct heap *
-device_heap_slow(struct context *context)
-{
-	struct heap *heap;
-
-	thread_lock(&context->heaps_lock);
-	heap = atomic_load_explicit(&context->device_heap, memory_order_relaxed);
-	if (!heap && may_have_heaps_locked(context)) {
-		backend_cuda_init(&context->device_backend, context, BACKEND_DEVICE, 0);
-		heap = new_heap(context, &context->device_backend, HEAP_DEVICE,
-				context->device->stats);
-		atomic_store_explicit(&context->device_heap, heap, memory_order_release);
-	}
-	thread_unlock(&context->heaps_lock);
-	return heap;
-}
-
-struct heap *
-context_device_heap(struct context *context)
-{
-	/* Acquire: the heap was set up before it was published. */
-	struct heap *heap = atomic_load_explicit(&context->device_heap, memory_order_acquire);
-
-	return heap ? heap : device_heap_slow(context);
-}
-
-struct heap *
-context_host_heap(struct context *context, enum backend_memory memory, unsigned flags)
-{
-	struct heap *heap = NULL;
-	struct backend_cuda *backend;
-	unsigned i;
-
-	thread_lock(&context->heaps_lock);
-	for (i = 0; i < context->n_host_heaps; i++) {
-		backend = &context->host[i].backend;
-		if (backend->memory == memory && backend->flags == flags)
-			break;
-	}
-	if (i < context->n_host_heaps) {
-		heap = context->host[i].heap;
-	} else if (i < CONTEXT_N_HOST_HEAPS && may_have_heaps_locked(context)) {
-		backend = &context->host[i].backend;
-		backend_cuda_init(backend, context, memory, flags);
-		heap = new_heap(context, backend, HEAP_HOST, device_host_stats());
-		if (heap) {
-			context->host[i].heap = heap;
-			context->n_host_heaps++;
-		}
-	}
-	thread_unlock(&context->heaps_lock);
-	return heap;
-}
-
-/* The heaps of one context as they are now. Returns how many; none if the lock was not to be had.
- */
-static size_t
-list_heaps_until(struct context *context, const struct timespec *deadline,
-		 struct heap *heaps[1 + CONTEXT_N_HOST_HEAPS])
-{
-	size_t n = 0;
-
-	if (!thread_lock_until(&context->heaps_lock, deadline))
-		return 0;
-	heaps[n] = atomic_load_explicit(&context->device_heap, memory_order_relaxed);
-	n += heaps[n] != NULL;
-	for (unsigned i = 0; i < context->n_host_heaps; i++)
-		heaps[n++] = context->host[i].heap;
-	thread_unlock(&context->heaps_lock);
-	return n;
-}
-
 unsigned
 context_close(struct context *context)
 {
@@ -357,7 +277,7 @@ context_close(struct context *context)
 	thread_lock(&context->heaps_lock);
 	context->n_endings++;
 	thread_unlock(&context->heaps_lock);
-	n = list_heaps_until(context, NULL, heaps);
+	n = context_list_heaps_until(context, NULL, heaps);
 	for (size_t i = 0; i < n; i++)
 		heap_close(heaps[i]);
 	capture_shut(&context->gate);
@@ -377,7 +297,7 @@ void
 context_reopen(struct context *context)
 {
 	struct heap *heaps[1 + CONTEXT_N_HOST_HEAPS];
-	const size_t n = list_heaps_until(context, NULL, heaps);
+	const size_t n = context_list_heaps_until(context, NULL, heaps);
 
 	capture_unshut(&context->gate);
 	for (size_t i = 0; i < n; i++)
@@ -399,8 +319,11 @@ withdraw(struct context *context, unsigned generation)
 		context->is_dropping = true;
 		context->is_primary = false;
 		atomic_store_explicit(&context->handle, NULL, memory_order_release);
+		atomic_fetch_sub(&n_contexts, 1);
 	}
 	thread_unlock(&context_lock);
+	if (is_own)
+		order_forget_handles();
 	return is_own;
 }
 
@@ -461,7 +384,7 @@ context_for_each_heap_until(const struct timespec *deadline,
 
 		if (!handle_of(&contexts[i]))
 			continue;
-		n = list_heaps_until(&contexts[i], deadline, heaps);
+		n = context_list_heaps_until(&contexts[i], deadline, heaps);
 		for (size_t j = 0; j < n; j++)
 			visit(&contexts[i], heaps[j], heap_kind(heaps[j]), arg);
 	}

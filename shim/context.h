@@ -71,6 +71,9 @@ void context_register(CUcontext handle, CUdevice device, bool is_primary);
 struct context *context_register_green(CUcontext handle); /* NULL: it cannot be known */
 void context_forget_green(struct context *context);
 
+/* Is there no more than one context, green ones included, that the shim has heard of? */
+bool context_is_only(void);
+
 /* The entry of a handle, or NULL. No driver call. */
 struct context *context_find(CUcontext handle);
 
@@ -98,6 +101,11 @@ void context_break(struct context *context, CUresult status);
  * shall serve. */
 struct heap *context_device_heap(struct context *context);
 struct heap *context_host_heap(struct context *context, enum backend_memory memory, unsigned flags);
+
+/* The heaps of one context as they are now. Returns how many; none if the lock was not to be had
+ * until then (CLOCK_REALTIME; NULL: wait for ever). */
+size_t context_list_heaps_until(struct context *context, const struct timespec *deadline,
+				struct heap *heaps[1 + CONTEXT_N_HOST_HEAPS]);
 
 /* Call for every context that is alive, primaries that nobody told of included. Returns the first
  * non-zero answer. */

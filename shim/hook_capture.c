@@ -5,6 +5,7 @@
 #include "shim/context.h"
 #include "shim/hooks.h"
 #include "shim/init.h"
+#include "shim/order.h"
 
 /* A begin under way. */
 struct begin {
@@ -99,8 +100,10 @@ destroy_stream(CUstream stream, CUresult (*real_destroy)(CUstream))
 {
 	const bool may_capture = init_is_active() && capture_is_open();
 	struct context *context = may_capture ? context_of_stream(stream) : NULL;
-	CUresult r = real_destroy(stream);
+	CUresult r;
 
+	order_before_destroy(stream);
+	r = real_destroy(stream);
 	if (may_capture && r == CUDA_SUCCESS)
 		capture_end(context, stream, HOOK_STREAM0_LEGACY);
 	return r;

@@ -17,6 +17,7 @@
 #include "shim/hooks.h"
 #include "shim/init.h"
 #include "shim/lookup.h"
+#include "shim/order.h"
 
 static void
 swap_answer(const char *name, void **pfn, cuuint64_t flags, const void *caller)
@@ -35,10 +36,12 @@ swap_answer(const char *name, void **pfn, cuuint64_t flags, const void *caller)
 		return;
 	if (lookup_is_driver(caller))
 		return;
-	if (hook)
+	if (hook) {
 		*pfn = hook->wrapper;
-	else
+	} else {
 		coverage_note_unknown(name);
+		order_heed_doubt();
+	}
 }
 
 static void
@@ -100,6 +103,7 @@ note_table(const CUuuid *id)
 		n += (size_t)snprintf(name + n, sizeof(name) - n, "%02x",
 				      (unsigned char)id->bytes[i]);
 	coverage_note_unknown(name);
+	order_heed_doubt();
 }
 
 CUresult

@@ -23,7 +23,11 @@
 #define BEGIN_MEMBER BEGIN_STREAM
 #define BEGIN_DEFAULT BEGIN_STREAM
 #define BEGIN_CONTEXT(stream, stream0) submit_begin(SUBMIT_CONTEXT)
-#define BEGIN_ARRAY(streams, stream0) submit_begin(SUBMIT_MANY)
+#define BEGIN_ARRAY(streams, stream0) \
+	do { \
+		submit_begin(SUBMIT_MANY); \
+		FOR_EACH(submit_also, HOOK_STREAM0_##stream0, UNPACK streams); \
+	} while (0)
 
 #define END_STREAM(stream, stream0) submit_end()
 #define END_PARAM END_STREAM
@@ -33,15 +37,24 @@
 #define END_CONTEXT END_STREAM
 #define END_ARRAY(streams, stream0) \
 	do { \
-		COUNT_EACH(HOOK_STREAM0_##stream0, UNPACK streams); \
+		FOR_EACH(submit_count, HOOK_STREAM0_##stream0, UNPACK streams); \
 		submit_end_many(); \
 	} while (0)
 
 #define UNPACK(...) __VA_ARGS__
-#define COUNT_EACH(...) COUNT_EACH_OF(__VA_ARGS__)
-#define COUNT_EACH_OF(zero, array, n, member) \
+#define FOR_EACH(...) FOR_EACH_OF(__VA_ARGS__)
+#define FOR_EACH_OF(function, zero, array, n, member) \
 	for (unsigned i_ = 0; array && i_ < n; i_++) \
-	submit_count(submit_word(array[i_].member, zero))
+	function(submit_word(array[i_].member, zero))
+
+/* Work that can wait for others; all of these have one stream, or a context. */
+#define BLOCKER_WORD_STREAM(stream, stream0) submit_word((stream), HOOK_STREAM0_##stream0)
+#define BLOCKER_WORD_PARAM BLOCKER_WORD_STREAM
+#define BLOCKER_WORD_POINTER BLOCKER_WORD_STREAM
+#define BLOCKER_WORD_MEMBER BLOCKER_WORD_STREAM
+#define BLOCKER_WORD_DEFAULT BLOCKER_WORD_STREAM
+#define BLOCKER_WORD_CONTEXT(stream, stream0) SUBMIT_CONTEXT
+#define BLOCKER_WORD_ARRAY(streams, stream0) SUBMIT_MANY
 
 #define SUBMIT(symbol, query, kind, flags, stream0, place, stream, parameters, arguments) \
 	__attribute__((weak)) CUresult symbol parameters \
@@ -50,6 +63,14 @@
 \
 		if (!IS_HERE(symbol)) \
 			return CUDA_ERROR_NOT_FOUND; \
+		if ((flags)&DRIVER_CAN_WAIT) { \
+			struct heap *blocked = \
+				submit_begin_blocker(BLOCKER_WORD_##place(stream, stream0)); \
+\
+			r = DRIVERS(symbol) arguments; \
+			submit_end_blocker(blocked); \
+			return r; \
+		} \
 		BEGIN_##place(stream, stream0); \
 		r = DRIVERS(symbol) arguments; \
 		END_##place(stream, stream0); \

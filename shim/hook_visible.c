@@ -12,20 +12,26 @@
 #include "shim/submit.h"
 #include "shim/visible.h"
 
-#define VISIBLE(name, suffix, stream0, parameters, arguments, stream, is_visible) \
+#define VISIBLE(name, suffix, stream0, parameters, arguments, stream, call, is_visible) \
 	CUresult name##suffix parameters \
 	{ \
 		CUresult r; \
 \
 		hooks_ready(); \
-		r = SUBMIT_CALL(stream, stream0, real.name##suffix arguments); \
+		r = call(stream, stream0, real.name##suffix arguments); \
 		if (r == CUDA_SUCCESS && init_is_active() && (is_visible)) \
 			visible_note(stream, stream0); \
 		return r; \
 	}
+#define VISIBLE_BY(name, parameters, arguments, stream, call, is_visible) \
+	VISIBLE(name, , HOOK_STREAM0_LEGACY, parameters, arguments, stream, call, is_visible) \
+	VISIBLE(name, _ptsz, HOOK_STREAM0_PER_THREAD, parameters, arguments, stream, call, \
+		is_visible)
 #define VISIBLE_PAIR(name, parameters, arguments, stream, is_visible) \
-	VISIBLE(name, , HOOK_STREAM0_LEGACY, parameters, arguments, stream, is_visible) \
-	VISIBLE(name, _ptsz, HOOK_STREAM0_PER_THREAD, parameters, arguments, stream, is_visible)
+	VISIBLE_BY(name, parameters, arguments, stream, SUBMIT_CALL, is_visible)
+/* The same for what can wait for others. */
+#define VISIBLE_BLOCKER_PAIR(name, parameters, arguments, stream, is_visible) \
+	VISIBLE_BY(name, parameters, arguments, stream, SUBMIT_BLOCKER_CALL, is_visible)
 
 /* Where a 2D or 3D copy writes: an address of either kind, or an array, which is device memory. */
 static bool
@@ -98,11 +104,12 @@ VISIBLE_PAIR(cuMemsetD2D32Async,
 	      CUstream hStream),
 	     (dstDevice, dstPitch, ui, Width, Height, hStream), hStream, visible_is_host(dstDevice))
 
-VISIBLE_PAIR(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void *userData),
-	     (hStream, fn, userData), hStream, true)
-VISIBLE_PAIR(cuStreamAddCallback,
-	     (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
-	     (hStream, callback, userData, flags), hStream, true)
+VISIBLE_BLOCKER_PAIR(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void *userData),
+		     (hStream, fn, userData), hStream, true)
+VISIBLE_BLOCKER_PAIR(cuStreamAddCallback,
+		     (CUstream hStream, CUstreamCallback callback, void *userData,
+		      unsigned int flags),
+		     (hStream, callback, userData, flags), hStream, true)
 
 VISIBLE_PAIR(cuStreamWriteValue32,
 	     (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
@@ -116,14 +123,14 @@ VISIBLE_PAIR(cuStreamWriteValue64,
 VISIBLE_PAIR(cuStreamWriteValue64_v2,
 	     (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
 	     (stream, addr, value, flags), stream, visible_is_host(addr))
-VISIBLE_PAIR(cuStreamBatchMemOp,
-	     (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
-	      unsigned int flags),
-	     (stream, count, paramArray, flags), stream, true)
-VISIBLE_PAIR(cuStreamBatchMemOp_v2,
-	     (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
-	      unsigned int flags),
-	     (stream, count, paramArray, flags), stream, true)
+VISIBLE_BLOCKER_PAIR(cuStreamBatchMemOp,
+		     (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+		      unsigned int flags),
+		     (stream, count, paramArray, flags), stream, true)
+VISIBLE_BLOCKER_PAIR(cuStreamBatchMemOp_v2,
+		     (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+		      unsigned int flags),
+		     (stream, count, paramArray, flags), stream, true)
 
 /* A graph may hold any of the above, and memory nodes. */
 static bool
@@ -133,5 +140,5 @@ graph_is_visible(void)
 	return true;
 }
 
-VISIBLE_PAIR(cuGraphLaunch, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream),
-	     hStream, graph_is_visible())
+VISIBLE_BLOCKER_PAIR(cuGraphLaunch, (CUgraphExec hGraphExec, CUstream hStream),
+		     (hGraphExec, hStream), hStream, graph_is_visible())

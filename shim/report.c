@@ -11,6 +11,7 @@
 #include "shim/context.h"
 #include "shim/linked.h"
 #include "shim/log.h"
+#include "shim/order.h"
 
 const char *
 report_reason_name(enum report_reason reason)
@@ -202,20 +203,19 @@ describe_process(struct report *report)
 	report->rank = report_rank();
 }
 
-/* Why blocks are not handed out early. */
+/* Are blocks handed out early, and if not, why? */
 static void
 explain_order(struct report *report)
 {
 	const struct coverage *coverage = &report->coverage;
+	const char *why = order_why_off();
 
-	if (!coverage->n_unknown && report->missed.n)
-		snprintf(report->why, sizeof(report->why),
-			 "coverage in doubt: an object was missed");
-	else if (coverage->is_in_doubt)
+	report->is_order_on = !why && !coverage->is_in_doubt;
+	if (coverage->is_in_doubt)
 		snprintf(report->why, sizeof(report->why), "coverage in doubt: %s is not known",
 			 coverage->n_unknown ? coverage->unknown[0] : "a driver function");
 	else
-		snprintf(report->why, sizeof(report->why), "completed blocks only");
+		snprintf(report->why, sizeof(report->why), "%s", why ? why : "");
 }
 
 void

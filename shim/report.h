@@ -76,7 +76,8 @@ struct report {
 	struct report_external host_external;
 	struct coverage coverage;
 	struct missed missed;
-	char why[128]; /* the order is what it is */
+	bool is_order_on; /* memory is handed out early */
+	char why[128];    /* it is not */
 	unsigned n_streams;
 	struct submit_total streams[REPORT_N_STREAMS];
 	bool was_used; /* a CUDA allocation was seen */

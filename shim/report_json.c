@@ -34,7 +34,8 @@ print_coverage(const struct report *report, struct out *out)
 	for (enum coverage_route i = 0; i < COVERAGE_N_ROUTES; i++)
 		out_print(out, "%s\"%s\": %" PRIu64, i ? ", " : "", coverage_route_name(i),
 			  coverage->n_found[i]);
-	out_print(out, "},\n    \"stream_order\": \"off\",\n    \"why\": ");
+	out_print(out, "},\n    \"stream_order\": \"%s\",\n    \"why\": ",
+		  report->is_order_on ? "on" : "off");
 	out_json_string(out, report->why);
 	out_print(out, ",\n    \"unknown\": [");
 	for (size_t i = 0; i < coverage->n_unknown; i++) {

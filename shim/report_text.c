@@ -73,9 +73,11 @@ print_memory(const struct report_memory *m, bool has_heads, struct out *out)
 		  percent(m->hit_count, m->hit_count + m->miss_count),
 		  m->driver_alloc_count + m->driver_free_count, m->oom_count, m->oom_avoided_count);
 	out_print(out,
-		  "  fences %" PRIu64 ", waits %" PRIu64 " (%.1f ms), pending %s, given back %s\n",
-		  m->fence_count, m->wait_count, (double)m->wait_ns / 1e6,
-		  size_of(m->pending_bytes).text, size_of(m->trim_bytes).text);
+		  "  early %" PRIu64 ", edges %" PRIu64 ", fences %" PRIu64 ", waits %" PRIu64
+		  " (%.1f ms), pending %s, given back %s\n",
+		  m->early_count, m->edge_count, m->fence_count, m->wait_count,
+		  (double)m->wait_ns / 1e6, size_of(m->pending_bytes).text,
+		  size_of(m->trim_bytes).text);
 }
 
 /* The objects with the highest peaks, of the pool and outside it together, in one line of 100
@@ -230,7 +232,8 @@ print_coverage(const struct report *report, struct out *out)
 		out_print(out, "; mode account under %.*s\n",
 			  (int)strcspn(init_why_account(), "(") - 1, init_why_account());
 	else
-		out_print(out, "; order: completed blocks only; mode %s\n",
+		out_print(out, "; order: %s; mode %s\n",
+			  report->is_order_on ? "early" : "completed blocks only",
 			  init_options()->mode == OPTION_MODE_ACCOUNT ? "account" : "pool");
 	if (coverage->is_in_doubt && (coverage->n_unknown || !report->missed.n))
 		out_print(out, "%s%s\n", report->why,

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include "policy/exhaust.h"
+#include "policy/size.h"
 #include "shim/callers.h"
 #include "shim/context.h"
 #include "shim/hook_runtime.h"
 #include "shim/init.h"
 #include "shim/log.h"
+#include "shim/order.h"
 #include "shim/submit.h"
 #include "shim/visible.h"
 
@@ -107,8 +109,22 @@ host_total_bytes(void)
 	return bytes;
 }
 
+/* A share of little is nothing that a program would notice, and waiting costs time. */
+static uint64_t
+run_ahead_bytes(const struct stats *stats)
+{
+	enum { LEAST_BYTES = 64 << 20 };
+	const struct option_amount *amount = &init_options()->run_ahead;
+	uint64_t bytes;
+
+	if (!amount->is_share)
+		return amount->bytes;
+	bytes = size_of_share(amount->share_ppb, stats_read(&stats->peak_used_bytes));
+	return bytes > LEAST_BYTES ? bytes : LEAST_BYTES;
+}
+
 static struct exhaust_peers
-peers_of(struct context *context, const struct heap *heap)
+peers_of(struct context *context, struct heap *heap)
 {
 	struct exhaust_peers peers = {.trim = trim_peers, .arg = context};
 
@@ -118,6 +134,7 @@ peers_of(struct context *context, const struct heap *heap)
 		peers.is_tight = is_tight;
 		peers.most_bytes = context->device->total_bytes;
 	}
+	peers.run_ahead_bytes = run_ahead_bytes(heap_stats(heap));
 	return peers;
 }
 
@@ -131,6 +148,7 @@ serve_alloc(struct context *context, struct heap *heap, struct account *account,
 
 	if (!heap)
 		return false;
+	order_heed_doubt();
 	tag = callers_tag(runtime_call_site(return_address));
 	peers = peers_of(context, heap);
 	if (init_options()->mode == OPTION_MODE_ACCOUNT)
@@ -267,12 +285,26 @@ free_exported(const struct block_info *info, struct driver_free *how)
 	return CUDA_SUCCESS;
 }
 
+/* True: all work submitted to the context before the call is complete. */
+static bool
+wait_before_free(struct context *context)
+{
+	switch (init_options()->reuse) {
+	case OPTION_REUSE_STRICT:
+		return backend_wait_for_context(context);
+	case OPTION_REUSE_RELAXED:
+		return !backend_has_fences() && visible_wait(context);
+	default:
+		return visible_wait(context);
+	}
+}
+
 static CUresult
 free_to_pool(const struct block_info *info, uint64_t addr, enum heap_kind kind)
 {
 	/* Pinned memory may be in use by any context's streams: what one context has completed says
 	 * nothing of it. */
-	const bool is_complete = visible_wait(info->owner) && kind == HEAP_DEVICE;
+	const bool is_complete = wait_before_free(info->owner) && kind == HEAP_DEVICE;
 	int r = heap_give(&context_pool, addr, kind, kind == HEAP_HOST,
 			  is_complete || wait_without_fences(kind));
 

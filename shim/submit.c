@@ -9,6 +9,7 @@
 
 #include "pool/thread.h"
 #include "shim/moved.h"
+#include "shim/order.h"
 
 enum {
 	N_FIRST_SLOTS = 16,
@@ -25,6 +26,7 @@ struct submit_slot submit_no_slot = {.current = &submit_no_slot.others[SUBMIT_MA
 atomic_bool submit_is_slotless;
 
 __thread struct submit_slot *submit_own = &submit_no_slot;
+struct submit_attention submit_attention = {1};
 
 /* Threads that meet find the same. */
 enum submit_order
@@ -130,6 +132,13 @@ take_slot(void)
 		atomic_store(&submit_is_slotless, true);
 		return &submit_no_slot;
 	}
+	atomic_store_explicit(&slot->thread, thread_self(), memory_order_relaxed);
+	if (!atomic_load_explicit(&slot->current, memory_order_relaxed))
+		atomic_store_explicit(&slot->current, &slot->others[SUBMIT_MANY],
+				      memory_order_relaxed);
+	/* Another thread's own stream was counted in the place of this one's. */
+	for (unsigned i = 0; i <= SUBMIT_N_STREAMS; i++)
+		slot->streams[i].seen = 0;
 	if (thread_holds())
 		return &submit_no_slot;
 	thread_hold();
@@ -141,12 +150,64 @@ take_slot(void)
 	return slot;
 }
 
+static struct submit_slot *
+own_slot(void)
+{
+	return submit_own == &submit_no_slot ? take_slot() : submit_own;
+}
+
 static void
 add(_Atomic uint64_t *count, uint64_t n)
 {
 	/* Written by the slot's thread alone. release: see evict() */
 	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n,
 			      memory_order_release);
+}
+
+/* This thread's own. */
+static struct submit_stream *
+current_of(struct submit_slot *slot)
+{
+	return atomic_load_explicit(&slot->current, memory_order_relaxed);
+}
+
+/*
+ * Counts move between two of these: a reader that finds the same even number before and after has
+ * seen all of a move or none of it. Only this thread writes the number.
+ */
+static void
+begin_move(struct submit_slot *slot)
+{
+	const unsigned n = atomic_load_explicit(&slot->n_moves, memory_order_relaxed);
+
+	/* relaxed: every store of the move is a release, which puts this one before it */
+	atomic_store_explicit(&slot->n_moves, n + 1, memory_order_relaxed);
+}
+
+static void
+end_move(struct submit_slot *slot)
+{
+	const unsigned n = atomic_load_explicit(&slot->n_moves, memory_order_relaxed);
+
+	/* release: all of it, for a reader that finds an even number */
+	atomic_store_explicit(&slot->n_moves, n + 1, memory_order_release);
+}
+
+/* What was counted for the current stream goes into its place, and another one is current. */
+static void
+set_current(struct submit_slot *slot, struct submit_stream *stream)
+{
+	const uint64_t n_folded = atomic_load_explicit(&slot->n_folded, memory_order_relaxed);
+	const uint64_t n = atomic_load_explicit(&slot->n_submissions, memory_order_relaxed);
+	struct submit_stream *before = current_of(slot);
+
+	if (before == stream)
+		return;
+	begin_move(slot);
+	add(&before->n_submissions, n - n_folded);
+	atomic_store_explicit(&slot->n_folded, n, memory_order_release);
+	atomic_store_explicit(&slot->current, stream, memory_order_release);
+	end_move(slot);
 }
 
 /* Make room for another stream: the victim's counts go to its kind's. */
@@ -158,17 +219,18 @@ evict(struct submit_slot *slot)
 	struct submit_stream *others = &slot->others[word % (1 << SUBMIT_KIND_BITS)];
 
 	slot->next_victim = (slot->next_victim + 1) % SUBMIT_N_STREAMS;
-	if (stream == slot->current)
+	if (stream == current_of(slot)) {
 		slot->last_word = SUBMIT_NOTHING;
-	/* relaxed: the release of every store below puts this one before it */
-	atomic_fetch_add_explicit(&slot->n_moves, 1, memory_order_relaxed);
+		set_current(slot, others);
+	}
+	stream->seen = 0;
+	begin_move(slot);
 	add(&others->n_submissions, atomic_load(&stream->n_submissions));
 	add(&others->n_synchronisations, atomic_load(&stream->n_synchronisations));
 	atomic_store_explicit(&stream->n_submissions, 0, memory_order_release);
 	atomic_store_explicit(&stream->n_synchronisations, 0, memory_order_release);
 	atomic_store_explicit(&stream->word, SUBMIT_NOTHING, memory_order_release);
-	/* release: all of it, for a reader that finds an even number */
-	atomic_fetch_add_explicit(&slot->n_moves, 1, memory_order_release);
+	end_move(slot);
 	return stream;
 }
 
@@ -207,7 +269,7 @@ push_outer(struct submit_slot *slot, uintptr_t outer_word)
 	if (slot->depth < SUBMIT_MAX_DEPTH) {
 		atomic_store_explicit(&slot->outer[slot->depth].word, outer_word,
 				      memory_order_relaxed);
-		slot->outer[slot->depth].stream = slot->current;
+		slot->outer[slot->depth].stream = current_of(slot);
 	}
 	slot->depth++;
 	/* release: the word, for a reader that sees the number */
@@ -222,18 +284,19 @@ place_of(struct submit_slot *slot, uintptr_t word)
 			     (64 - SUBMIT_PLACE_BITS)];
 }
 
-static __attribute__((noinline)) void
-begin_anew(uintptr_t word)
+/* Announces, and says where it is counted. */
+static struct submit_slot *
+announce_anew(uintptr_t word)
 {
-	struct submit_slot *slot = submit_own == &submit_no_slot ? take_slot() : submit_own;
+	struct submit_slot *slot = own_slot();
 	const uintptr_t outer = atomic_load_explicit(&slot->announced, memory_order_relaxed);
 	struct submit_stream *stream = find_stream(slot, word);
 
 	if (slot == &submit_no_slot)
-		return;
+		return slot;
 	if (outer != SUBMIT_NOTHING)
 		push_outer(slot, outer);
-	slot->current = stream;
+	set_current(slot, stream);
 	if (submit_order() == SUBMIT_ORDER_MEMBARRIER) {
 		slot->last_word = word;
 		if (stream <= slot->streams + SUBMIT_N_STREAMS)
@@ -246,24 +309,91 @@ begin_anew(uintptr_t word)
 		/* before whatever this thread reads next; pairs with the reader's fence */
 		__sync_synchronize();
 	atomic_signal_fence(memory_order_seq_cst);
+	return slot;
+}
+
+/* Programs that go from stream to stream come this way each time. NULL: it is not there. */
+static struct submit_slot *
+announce_known(uintptr_t word)
+{
+	struct submit_slot *slot = submit_own;
+	struct submit_stream *stream = &slot->streams[*place_of(slot, word)];
+
+	/* relaxed: as there */
+	if (atomic_load_explicit(&stream->word, memory_order_relaxed) != word ||
+	    atomic_load_explicit(&slot->announced, memory_order_relaxed) != SUBMIT_NOTHING)
+		return NULL;
+	set_current(slot, stream);
+	slot->last_word = word;
+	atomic_store_explicit(&slot->announced, word, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	return slot;
+}
+
+static struct submit_slot *
+announce(uintptr_t word)
+{
+	struct submit_slot *slot = announce_known(word);
+
+	return slot ? slot : announce_anew(word);
+}
+
+/*
+ * The attention is read before the order hears: whatever moves it meanwhile makes the next
+ * submission tell again. A stream that has no place of its own, and one that the order wants to
+ * hear of each time, is never taken for seen.
+ */
+void
+submit_tell(struct submit_slot *slot, uintptr_t word)
+{
+	/* acquire: what was changed before it moved */
+	const uint64_t seen = atomic_load_explicit(&submit_attention.n, memory_order_acquire);
+	const bool is_seen =
+		order_before_submission(submit_target_of(word, thread_self()), false, NULL);
+
+	slot->seen = is_seen && current_of(slot) <= slot->streams + SUBMIT_N_STREAMS ? seen : 0;
+	current_of(slot)->seen = slot->seen;
+}
+
+void
+submit_also(uintptr_t word)
+{
+	order_before_submission(submit_target_of(word, thread_self()), false, NULL);
 }
 
 void
 submit_begin_slow(uintptr_t word)
 {
-	struct submit_slot *slot = submit_own;
-	struct submit_stream *stream = &slot->streams[*place_of(slot, word)];
+	struct submit_slot *slot = announce(word);
 
-	/* Programs that go from stream to stream come this way each time. relaxed: as there */
-	if (atomic_load_explicit(&stream->word, memory_order_relaxed) != word ||
-	    atomic_load_explicit(&slot->announced, memory_order_relaxed) != SUBMIT_NOTHING) {
-		begin_anew(word);
+	if (slot == &submit_no_slot) {
+		submit_also(word);
 		return;
 	}
-	slot->last_word = word;
-	slot->current = stream;
-	atomic_store_explicit(&slot->announced, word, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
+	/* A place that several streams share has seen nothing: 0 is never the attention's. */
+	slot->seen = current_of(slot)->seen;
+	if (atomic_load_explicit(&submit_attention.n, memory_order_relaxed) != slot->seen)
+		submit_tell(slot, word);
+}
+
+struct heap *
+submit_begin_blocker(uintptr_t word)
+{
+	struct submit_slot *slot = announce(word);
+	struct heap *blocked = NULL;
+
+	if (slot != &submit_no_slot) /* what may be left out the next time is the same as before */
+		slot->seen = current_of(slot)->seen;
+	order_before_submission(submit_target_of(word, thread_self()), true, &blocked);
+	return blocked;
+}
+
+void
+submit_end_blocker(struct heap *blocked)
+{
+	if (blocked)
+		order_after_blocker(blocked);
+	submit_end();
 }
 
 /*
@@ -283,37 +413,57 @@ submit_end_nested(struct submit_slot *slot)
 		return;
 	}
 	slot->depth--;
-	slot->current = &slot->others[SUBMIT_MANY];
 	if (slot->depth < SUBMIT_MAX_DEPTH) {
 		word = atomic_load_explicit(&slot->outer[slot->depth].word, memory_order_relaxed);
-		slot->current = slot->outer[slot->depth].stream;
+		set_current(slot, slot->outer[slot->depth].stream);
+	} else {
+		set_current(slot, &slot->others[SUBMIT_MANY]);
 	}
 	/* release: the count of the one that ended */
 	atomic_store_explicit(&slot->announced, word, memory_order_release);
 }
 
+/* Something is announced, so nothing is evicted for it. */
 void
 submit_count(uintptr_t word)
 {
-	struct submit_slot *slot = submit_own == &submit_no_slot ? take_slot() : submit_own;
+	struct submit_slot *slot = own_slot();
 
+	begin_move(slot);
 	add(&find_stream(slot, word)->n_submissions, 1);
+	add(&slot->n_folded, 1);
+	add(&slot->n_submissions, 1);
+	end_move(slot);
+}
+
+void
+submit_end_many(void)
+{
+	struct submit_slot *slot = submit_own;
+
+	if (atomic_load_explicit(&slot->n_outer, memory_order_relaxed) != 0)
+		submit_end_nested(slot);
+	else
+		atomic_store_explicit(&slot->announced, SUBMIT_NOTHING, memory_order_release);
 }
 
 void
 submit_count_synchronisation(uintptr_t word)
 {
-	struct submit_slot *slot = submit_own == &submit_no_slot ? take_slot() : submit_own;
-
-	add(&find_stream(slot, word)->n_synchronisations, 1);
+	add(&find_stream(own_slot(), word)->n_synchronisations, 1);
 }
 
 struct submit_target
 submit_target(CUstream stream, enum hook_stream0 stream0)
 {
-	struct submit_slot *slot = submit_own == &submit_no_slot ? take_slot() : submit_own;
+	return submit_target_of(submit_word(stream, stream0), thread_self());
+}
 
-	return submit_target_of(submit_word(stream, stream0), slot);
+void
+submit_draw_attention(void)
+{
+	/* release: what was changed before, for whoever sees that it moved */
+	atomic_fetch_add_explicit(&submit_attention.n, 1, memory_order_release);
 }
 
 void

@@ -2,25 +2,29 @@
 #pragma once
 
 /*
- * Who is submitting work to which stream right now, and how often it was done.
+ * Who is submitting work to which stream right now, how often it was done, and who has to be told.
  *
  * Every hook of a function that submits calls submit_begin() before the driver and submit_end()
  * after it. What is announced in between is one word in a slot of the calling thread's own. Slots
  * are never freed: a reader walks them all, and the one of a thread that ended, counts and all,
  * goes to the next thread that needs one.
  *
- * What a reader may rely on. It first makes its change visible (a stream leaves the unfinished set,
- * a mode changes), then calls submit_look(). A submission that did not see the change had begun, so
- * it is either still announced or already counted: the count is raised before the word is cleared.
- * Nested submissions (the driver calling back into an export) leave the outer ones announced.
- * Doubt is always answered with "announced", or with a higher count: several streams at once, a
- * context's streams, a stream 0 of another context (the context is not known here), a thread
- * without a slot.
+ * The order (order.h) hears of a submission, once it is announced and before the driver is called,
+ * unless the thread's last one went to the same stream and submit_attention has not moved since.
+ * Whoever wants to hear of each stream's next submission moves it.
  *
- * Cost: a look at the slot, a store before the call, an increment and a store after it; no lock,
- * no atomic read-modify-write, no driver call. The reader pays: membarrier(2) makes every other
- * thread's stores come before its reads. Where the kernel has no private expedited membarrier,
- * every submission makes a full fence itself.
+ * What a reader may rely on. It first moves submit_attention, then calls submit_look(). A
+ * submission that the order does not hear of after that had begun, so it is either still announced,
+ * or has ended and is counted by submit_n_submissions(): the count is raised before the word is
+ * cleared. Nested submissions (the driver calling back into an export) leave the outer ones
+ * announced. Doubt is always answered with SUBMIT_MANY: several streams at once, a context's
+ * streams, a thread without a slot. The context of a stream 0 is not known here.
+ *
+ * Cost: a look at the slot, a store and a look at submit_attention before the call, an increment
+ * and a store after it, all on one line of the cache but the attention, which is rarely written; no
+ * lock, no atomic read-modify-write, no driver call. The reader pays: membarrier(2) makes every
+ * other thread's stores come before its reads. Where the kernel has no private expedited
+ * membarrier, every submission makes a full fence itself.
  *
  * Locking: none. All fields of a slot are written by its thread alone, and read by any.
  */
@@ -56,19 +60,25 @@ struct submit_stream {
 	_Atomic uint32_t id;    /* in the order of first use, from 1 */
 	_Atomic uint64_t n_submissions;
 	_Atomic uint64_t n_synchronisations;
+	uint64_t seen; /* submit_attention when the order last heard of it; 0: it wants to hear */
 };
 
 struct submit_slot {
 	/* 0: this thread is not in the driver with a submission */
 	_Alignas(64) _Atomic uintptr_t announced;
-	uintptr_t last_word;             /* the stream that `current` counts; 0: look for it */
-	struct submit_stream *current;   /* where the submission under way is counted */
-	unsigned depth;                  /* submissions that the announced one is nested in */
-	atomic_uint n_outer;             /* the deepest since the outermost began */
+	uintptr_t last_word;            /* the stream that `current` counts; 0: look for it */
+	uint64_t seen;                  /* of `current` */
+	_Atomic uint64_t n_submissions; /* that ended, to whatever stream */
+	_Atomic uint64_t n_folded;      /* of them, those that are counted in a stream */
+	_Atomic(struct submit_stream *) current; /* where the others are counted */
+	unsigned depth;      /* submissions that the announced one is nested in */
+	atomic_uint n_outer; /* the deepest since the outermost began */
+	/* here ends the line that every submission writes */
 	uint8_t places[SUBMIT_N_PLACES]; /* by hash of a word: where in streams[] it may be */
 	atomic_bool is_owned;
-	unsigned next_victim; /* of streams[], when all are in use */
-	atomic_uint n_moves;  /* odd while a count moves from streams[] to others[] */
+	_Atomic uint32_t thread; /* thread_self() of its thread */
+	unsigned next_victim;    /* of streams[], when all are in use */
+	atomic_uint n_moves;     /* odd while counts move */
 	struct {
 		_Atomic uintptr_t word;
 		struct submit_stream *stream;
@@ -83,6 +93,12 @@ struct submit_slot {
 /* Never NULL: a thread without a slot of its own has one that nobody looks at. */
 extern __thread struct submit_slot *submit_own __attribute__((tls_model("initial-exec")));
 
+/* Never 0. On a line of its own: every submission reads it. */
+struct submit_attention {
+	_Alignas(64) _Atomic uint64_t n;
+};
+extern struct submit_attention submit_attention;
+
 SUBMIT_INLINE uintptr_t
 submit_word(CUstream stream, enum hook_stream0 stream0)
 {
@@ -92,6 +108,10 @@ submit_word(CUstream stream, enum hook_stream0 stream0)
 
 /* submit_begin() for a stream that this thread did not use last, and for nested submissions. */
 void submit_begin_slow(uintptr_t word);
+
+/* The stream is announced, and the order wants to hear of it. */
+void submit_tell(struct submit_slot *slot, uintptr_t word);
+
 void submit_end_nested(struct submit_slot *slot);
 
 SUBMIT_INLINE void
@@ -109,32 +129,32 @@ submit_begin(uintptr_t word)
 	}
 	/*
 	 * relaxed, and no more than a compiler barrier: the reader's membarrier orders this store
-	 * before whatever this thread reads or submits next.
+	 * before the look at the attention, which it has moved before, and before whatever this
+	 * thread submits next.
 	 */
 	atomic_store_explicit(&slot->announced, word, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-}
-
-SUBMIT_INLINE void
-submit_end_uncounted(struct submit_slot *slot)
-{
-	if (__builtin_expect(atomic_load_explicit(&slot->n_outer, memory_order_relaxed) != 0, 0))
-		submit_end_nested(slot);
-	else
-		/* release: whoever sees it cleared sees the count */
-		atomic_store_explicit(&slot->announced, SUBMIT_NOTHING, memory_order_release);
+	if (__builtin_expect(atomic_load_explicit(&submit_attention.n, memory_order_relaxed) !=
+				     slot->seen,
+			     0))
+		submit_tell(slot, word);
 }
 
 SUBMIT_INLINE void
 submit_end(void)
 {
 	struct submit_slot *slot = submit_own;
-	_Atomic uint64_t *count = &slot->current->n_submissions;
 
-	/* relaxed: this thread is the only writer */
-	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
-			      memory_order_relaxed);
-	submit_end_uncounted(slot);
+	/* release: what this thread did before is there for whoever finds it counted. Only this
+	 * thread writes it. */
+	atomic_store_explicit(&slot->n_submissions,
+			      atomic_load_explicit(&slot->n_submissions, memory_order_relaxed) + 1,
+			      memory_order_release);
+	if (__builtin_expect(atomic_load_explicit(&slot->n_outer, memory_order_relaxed) != 0, 0))
+		submit_end_nested(slot);
+	else
+		/* release: whoever sees it cleared sees the count */
+		atomic_store_explicit(&slot->announced, SUBMIT_NOTHING, memory_order_release);
 }
 
 /* One driver call that submits to a stream, announced; its CUresult. */
@@ -149,40 +169,58 @@ submit_end(void)
 	})
 
 /*
- * A call that submits to several streams is announced as SUBMIT_MANY; submit_count() for each of
- * them and then submit_end_many() take the place of submit_end().
+ * The same for work that can wait for others (the CPU, other processes, other streams' later work).
+ * The order hears of each, before and after.
  */
-void submit_count(uintptr_t word);
+struct heap;
+struct heap *submit_begin_blocker(uintptr_t word);
+void submit_end_blocker(struct heap *blocked);
 
-SUBMIT_INLINE void
-submit_end_many(void)
-{
-	submit_end_uncounted(submit_own);
-}
+#define SUBMIT_BLOCKER_CALL(stream, stream0, call) \
+	({ \
+		struct heap *submit_blocked = submit_begin_blocker(submit_word(stream, stream0)); \
+		CUresult submit_blocker_result = (call); \
+\
+		submit_end_blocker(submit_blocked); \
+		submit_blocker_result; \
+	})
+
+/*
+ * A call that submits to several streams is announced as SUBMIT_MANY; submit_also() for each of
+ * them follows submit_begin(), and submit_count() for each of them and then submit_end_many() take
+ * the place of submit_end().
+ */
+void submit_also(uintptr_t word);
+void submit_count(uintptr_t word);
+void submit_end_many(void);
 
 /* The program has synchronised with a stream, an event (SUBMIT_EVENT) or a context. */
 void submit_count_synchronisation(uintptr_t word);
 
-/* Whose submissions are asked about; made by the thread that uses the stream. */
+/* A stream, by whatever name. */
 struct submit_target {
-	enum submit_kind kind; /* LEGACY: handle 0, or made by the program; or PER_THREAD */
+	enum submit_kind kind; /* LEGACY: handle 0, or made by the program; or PER_THREAD; or one of
+				  those that are no stream */
 	uintptr_t handle;      /* 0 for a stream 0 */
-	const struct submit_slot *slot; /* PER_THREAD: whose */
+	uint32_t thread;       /* PER_THREAD: whose */
 };
 
+struct submit_target submit_target_of(uintptr_t word, uint32_t thread);
+
+/* As this thread would use it. */
 struct submit_target submit_target(CUstream stream, enum hook_stream0 stream0);
 
-struct submit_view {
-	bool is_announced;
-	uint64_t n_submissions; /* unless announced: all that ever were, and perhaps others; only
-				   rises */
-};
-
 /*
- * Makes this thread's stores so far visible to every submission that begins, and finds what had
- * begun. Costs a system call, the first time some milliseconds.
+ * Makes this thread's stores so far visible to every submission that begins, and calls visit for
+ * all that had begun and are announced. Costs a system call, the first time some milliseconds.
  */
-void submit_look(const struct submit_target *target, struct submit_view *ret_view);
+void submit_look(void (*visit)(void *arg, const struct submit_target *target), void *arg);
+
+/* All that ever ended, by all threads; only rises. */
+uint64_t submit_n_submissions(void);
+
+/* Every stream's next submission is told of. */
+void submit_draw_attention(void);
 
 /* What is known of a stream, over all threads. */
 struct submit_total {

@@ -21,7 +21,7 @@ membarrier(int command)
 }
 
 struct submit_target
-submit_target_of(uintptr_t word, const struct submit_slot *slot)
+submit_target_of(uintptr_t word, uint32_t thread)
 {
 	struct submit_target target = {
 		.kind = word % (1 << SUBMIT_KIND_BITS),
@@ -40,21 +40,8 @@ submit_target_of(uintptr_t word, const struct submit_slot *slot)
 		target.kind = SUBMIT_LEGACY;
 	}
 	if (target.kind == SUBMIT_PER_THREAD)
-		target.slot = slot;
+		target.thread = thread;
 	return target;
-}
-
-static bool
-may_mean(uintptr_t word, const struct submit_slot *slot, const struct submit_target *target)
-{
-	const struct submit_target meant = submit_target_of(word, slot);
-
-	if (meant.kind == SUBMIT_NOTHING || meant.kind == SUBMIT_EVENT)
-		return false;
-	if (meant.kind == SUBMIT_CONTEXT || meant.kind == SUBMIT_MANY)
-		return true;
-	return meant.kind == target->kind && meant.handle == target->handle &&
-	       meant.slot == target->slot;
 }
 
 /* False: nothing can be said about submissions of other threads. */
@@ -77,76 +64,105 @@ make_others_visible(void)
 	return known == REGISTERED && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
 }
 
-static bool
-is_announced(const struct submit_slot *slot, const struct submit_target *target)
+static void
+visit_word(uintptr_t word, const struct submit_slot *slot,
+	   void (*visit)(void *arg, const struct submit_target *target), void *arg)
+{
+	const struct submit_target target =
+		submit_target_of(word, atomic_load_explicit(&slot->thread, memory_order_relaxed));
+
+	if (target.kind != SUBMIT_NOTHING)
+		visit(arg, &target);
+}
+
+static void
+visit_slot(const struct submit_slot *slot,
+	   void (*visit)(void *arg, const struct submit_target *target), void *arg)
 {
 	/* acquire, in this order: an outer one was kept before the inner one was announced */
 	const uintptr_t word = atomic_load_explicit(&slot->announced, memory_order_acquire);
 	const unsigned depth = atomic_load_explicit(&slot->n_outer, memory_order_acquire);
 
-	if (may_mean(word, slot, target) || depth > SUBMIT_MAX_DEPTH)
-		return true;
-	for (unsigned i = 0; i < depth; i++)
-		if (may_mean(atomic_load_explicit(&slot->outer[i].word, memory_order_relaxed), slot,
-			     target))
-			return true;
-	return false;
-}
-
-static uint64_t
-read_counts(const struct submit_slot *slot, const struct submit_target *target)
-{
-	uint64_t n = 0;
-
-	/* acquire: what is read later is read after it, the number of moves last */
-	for (unsigned i = 1; i <= SUBMIT_N_STREAMS; i++) {
-		const struct submit_stream *stream = &slot->streams[i];
-
-		if (may_mean(atomic_load_explicit(&stream->word, memory_order_acquire), slot,
-			     target))
-			n += atomic_load_explicit(&stream->n_submissions, memory_order_acquire);
-	}
-	for (unsigned i = 0; i < SUBMIT_N_KINDS; i++)
-		n += atomic_load_explicit(&slot->others[i].n_submissions, memory_order_acquire);
-	return n;
-}
-
-/* False: counts are moving all the time, or their thread was stopped as it moved them. */
-static bool
-count(const struct submit_slot *slot, const struct submit_target *target, uint64_t *ret_n)
-{
-	enum { N_TRIES = 1000 };
-
-	for (int i = 0; i < N_TRIES; i++) {
-		const unsigned n_moves = atomic_load_explicit(&slot->n_moves, memory_order_acquire);
-		const uint64_t n = read_counts(slot, target);
-
-		/* relaxed: the acquires of read_counts() keep it behind them */
-		if (n_moves % 2 == 0 &&
-		    atomic_load_explicit(&slot->n_moves, memory_order_relaxed) == n_moves) {
-			*ret_n = n;
-			return true;
-		}
-	}
-	return false;
+	visit_word(word, slot, visit, arg);
+	if (depth > SUBMIT_MAX_DEPTH)
+		visit_word(SUBMIT_MANY, slot, visit, arg);
+	for (unsigned i = 0; i < depth && i < SUBMIT_MAX_DEPTH; i++)
+		visit_word(atomic_load_explicit(&slot->outer[i].word, memory_order_relaxed), slot,
+			   visit, arg);
 }
 
 void
-submit_look(const struct submit_target *target, struct submit_view *ret_view)
+submit_look(void (*visit)(void *arg, const struct submit_target *target), void *arg)
 {
-	const bool is_known = make_others_visible();
-	struct submit_view view = {.is_announced = !is_known || atomic_load(&submit_is_slotless)};
+	const struct submit_target unknown = {.kind = SUBMIT_MANY};
+
+	if (!make_others_visible() || atomic_load(&submit_is_slotless))
+		visit(arg, &unknown);
+	SUBMIT_FOR_EACH_SLOT(slot)
+	visit_slot(slot, visit, arg);
+}
+
+uint64_t
+submit_n_submissions(void)
+{
+	static _Atomic uint64_t n_asked;
+	uint64_t n = 0;
 
 	SUBMIT_FOR_EACH_SLOT(slot)
-	{
-		uint64_t n = 0;
+	/* acquire: what a thread did before it was counted */
+	n += atomic_load_explicit(&slot->n_submissions, memory_order_acquire);
+	/* Threads that have no slot may have submitted since the last time. */
+	if (atomic_load(&submit_is_slotless))
+		n += atomic_fetch_add(&n_asked, 1);
+	return n;
+}
 
-		/* the word first: a submission whose word is cleared is counted */
-		view.is_announced |= is_announced(slot, target);
-		view.is_announced |= !count(slot, target, &n);
-		view.n_submissions += n;
+/* What is counted in one place of a slot. */
+struct counts {
+	uintptr_t word;
+	uint64_t n_submissions, n_synchronisations;
+};
+
+static struct counts
+read_place(const struct submit_slot *slot, const struct submit_stream *stream)
+{
+	/* acquire: the stream's id; and what is read later is read after it, the number of moves
+	 * last */
+	struct counts counts = {
+		.word = atomic_load_explicit(&stream->word, memory_order_acquire),
+		.n_submissions = atomic_load_explicit(&stream->n_submissions, memory_order_acquire),
+		.n_synchronisations =
+			atomic_load_explicit(&stream->n_synchronisations, memory_order_acquire),
+	};
+
+	if (atomic_load_explicit(&slot->current, memory_order_acquire) == stream) {
+		/* in this order: never less than 0 */
+		const uint64_t n_folded =
+			atomic_load_explicit(&slot->n_folded, memory_order_acquire);
+
+		counts.n_submissions +=
+			atomic_load_explicit(&slot->n_submissions, memory_order_acquire) - n_folded;
 	}
-	*ret_view = view;
+	return counts;
+}
+
+/* A thread that moves its counts all the time, or was stopped as it did, is read as it is. */
+static struct counts
+count_place(const struct submit_slot *slot, const struct submit_stream *stream)
+{
+	enum { N_TRIES = 1000 };
+	struct counts counts;
+
+	for (int i = 0; i < N_TRIES; i++) {
+		const unsigned n_moves = atomic_load_explicit(&slot->n_moves, memory_order_acquire);
+
+		counts = read_place(slot, stream);
+		/* relaxed: the acquires of read_place() keep it behind them */
+		if (n_moves % 2 == 0 &&
+		    atomic_load_explicit(&slot->n_moves, memory_order_relaxed) == n_moves)
+			break;
+	}
+	return counts;
 }
 
 static struct submit_total *
@@ -163,27 +179,27 @@ find_total(struct submit_total *totals, unsigned *n, unsigned n_max, const struc
 	return &totals[(*n)++];
 }
 
+/* word: what the place is shown as; 0: what is counted there. */
 static void
 add_total(struct submit_total *totals, unsigned *n, unsigned n_max, const struct submit_slot *slot,
 	  const struct submit_stream *stream, uintptr_t word)
 {
-	const struct submit_target target = submit_target_of(word, slot);
+	const struct counts counts = count_place(slot, stream);
+	const struct submit_target target = submit_target_of(word ? word : counts.word, 0);
 	const struct submit_total one = {
 		.id = target.kind == SUBMIT_MANY ? 0 : atomic_load(&stream->id),
 		.kind = target.kind,
 		.handle = target.handle,
-		.n_submissions = atomic_load(&stream->n_submissions),
-		.n_synchronisations = atomic_load(&stream->n_synchronisations),
 	};
 	struct submit_total *total;
 
-	if (!one.n_submissions && !one.n_synchronisations)
+	if (!counts.n_submissions && !counts.n_synchronisations)
 		return;
 	total = find_total(totals, n, n_max, &one);
 	if (one.id < total->id)
 		total->id = one.id;
-	total->n_submissions += one.n_submissions;
-	total->n_synchronisations += one.n_synchronisations;
+	total->n_submissions += counts.n_submissions;
+	total->n_synchronisations += counts.n_synchronisations;
 }
 
 static int
@@ -202,14 +218,12 @@ submit_totals(struct submit_total *ret_totals, unsigned n_max)
 	SUBMIT_FOR_EACH_SLOT(slot)
 	{
 		for (unsigned i = 1; i <= SUBMIT_N_STREAMS; i++)
-			/* acquire: the stream's id */
-			add_total(
-				ret_totals, &n, n_max, slot, &slot->streams[i],
-				atomic_load_explicit(&slot->streams[i].word, memory_order_acquire));
+			add_total(ret_totals, &n, n_max, slot, &slot->streams[i], 0);
 		for (unsigned i = 0; i < SUBMIT_N_KINDS; i++)
 			add_total(ret_totals, &n, n_max, slot, &slot->others[i], SUBMIT_MANY);
 	}
-	add_total(ret_totals, &n, n_max, &submit_no_slot, submit_no_slot.current, SUBMIT_MANY);
+	add_total(ret_totals, &n, n_max, &submit_no_slot, &submit_no_slot.others[SUBMIT_MANY],
+		  SUBMIT_MANY);
 	qsort(ret_totals, n, sizeof(ret_totals[0]), by_id);
 	return n;
 }

@@ -40,6 +40,3 @@ extern atomic_bool submit_is_slotless;
 	     chunk_; chunk_ = chunk_->next) \
 		for (struct submit_slot *slot = chunk_->slots; \
 		     slot < chunk_->slots + chunk_->n_slots; slot++)
-
-/* Which stream a word of this slot means. */
-struct submit_target submit_target_of(uintptr_t word, const struct submit_slot *slot);

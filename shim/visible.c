@@ -37,29 +37,6 @@ visible_is_host(CUdeviceptr addr)
 	return type == CU_MEMORYTYPE_HOST || managed_is_held();
 }
 
-enum capture_answer {
-	STREAM_RUNS,
-	STREAM_CAPTURES,
-	STREAM_UNKNOWN,
-};
-
-static enum capture_answer
-ask_capture(CUstream stream, enum hook_stream0 stream0)
-{
-	CUstreamCaptureStatus status;
-	CUresult r;
-
-	if (!capture_is_open())
-		return STREAM_RUNS;
-	if (!real.cuStreamIsCapturing || !real.cuStreamIsCapturing_ptsz)
-		return STREAM_UNKNOWN;
-	r = stream0 == HOOK_STREAM0_PER_THREAD ? real.cuStreamIsCapturing_ptsz(stream, &status)
-					       : real.cuStreamIsCapturing(stream, &status);
-	if (r != CUDA_SUCCESS)
-		return STREAM_UNKNOWN;
-	return status == CU_STREAM_CAPTURE_STATUS_NONE ? STREAM_RUNS : STREAM_CAPTURES;
-}
-
 static bool
 record(struct context *context, CUstream stream, enum hook_stream0 stream0,
        struct visible_op *ret_op)
@@ -163,15 +140,16 @@ void
 visible_note(CUstream stream, enum hook_stream0 stream0)
 {
 	struct context *context = init_is_active() ? context_of_stream(stream) : NULL;
-	enum capture_answer answer;
+	const struct stream_handle handle = {stream, stream0};
+	enum backend_capture answer;
 	struct visible_op op;
 
 	if (!context)
 		return;
-	answer = ask_capture(stream, stream0);
-	if (answer == STREAM_CAPTURES)
+	answer = backend_ask_capture(&handle);
+	if (answer == BACKEND_STREAM_CAPTURES)
 		return; /* nothing runs now; the graph's launch is noted */
-	if (answer == STREAM_RUNS && record(context, stream, stream0, &op)) {
+	if (answer == BACKEND_STREAM_RUNS && record(context, stream, stream0, &op)) {
 		if (keep(&context->visible, op))
 			return;
 		sweep(context);

@@ -20,7 +20,7 @@ struct stats stats;
 struct heap *heap;
 
 static void
-setup_kind(enum heap_kind kind, bool is_account)
+setup_kind(enum heap_kind kind, bool is_account, _Atomic uint64_t *attention)
 {
 	struct heap_config config = {
 		.backend = &fake.backend,
@@ -28,6 +28,8 @@ setup_kind(enum heap_kind kind, bool is_account)
 		.owner = &fake,
 		.kind = kind,
 		.is_account = is_account,
+		.is_early = attention != NULL,
+		.attention = attention,
 	};
 
 	fake_backend_init(&fake, FIXTURE_CAPACITY_MIB * MIB);
@@ -39,19 +41,25 @@ setup_kind(enum heap_kind kind, bool is_account)
 void
 heap_fixture_setup(void)
 {
-	setup_kind(HEAP_DEVICE, false);
+	setup_kind(HEAP_DEVICE, false, NULL);
 }
 
 void
 heap_fixture_setup_host(void)
 {
-	setup_kind(HEAP_HOST, false);
+	setup_kind(HEAP_HOST, false, NULL);
 }
 
 void
 heap_fixture_setup_account(void)
 {
-	setup_kind(HEAP_DEVICE, true);
+	setup_kind(HEAP_DEVICE, true, NULL);
+}
+
+void
+heap_fixture_setup_early(_Atomic uint64_t *attention)
+{
+	setup_kind(HEAP_DEVICE, false, attention);
 }
 
 void
@@ -203,9 +211,9 @@ assert_lists_hold(const struct sums *sums, const char *where)
 	size_t i;
 
 	for (i = 0; i < 2; i++) {
-		cr_assert_eq(list_length(&heap->open[i].blocks), heap->open[i].n_blocks,
+		cr_assert_eq(list_length(&heap->open[i]->blocks), heap->open[i]->n_blocks,
 			     "%s: an open epoch is miscounted", where);
-		n_pending += heap->open[i].n_blocks;
+		n_pending += heap->open[i]->n_blocks;
 	}
 	for (struct list *at = heap->sealed.next; at != &heap->sealed; at = at->next) {
 		epoch = list_entry(at, struct epoch, link);

@@ -28,6 +28,9 @@ enum { FIXTURE_CAPACITY_MIB = 256 };
 void heap_fixture_setup(void);      /* HEAP_DEVICE */
 void heap_fixture_setup_host(void); /* HEAP_HOST */
 void heap_fixture_setup_account(void);
+
+/* Device memory that may be handed out early, of a context that nobody has watched yet. */
+void heap_fixture_setup_early(_Atomic uint64_t *attention);
 void heap_fixture_teardown(void);
 
 /* Hand out from what is held, else grow by the usual segment. Asserts that one of them works. */

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { FAKE_UNIT_BYTES = 512 };
 
@@ -282,13 +283,57 @@ fake_pause(struct backend *backend, unsigned n_tries)
 		on_pause(fake, arg);
 }
 
+static int
+fake_edge_wait(struct backend *backend, const struct stream_handle *stream, struct fence *fence)
+{
+	struct fake_backend *fake = fake_of(backend);
+	int r;
+
+	(void)stream;
+	pthread_mutex_lock(&fake->lock);
+	r = op_begin_locked(fake, FAKE_OP_EDGE_WAIT);
+	if (!*table_slot(&fake->fences, (uintptr_t)fence))
+		refuse("a stream waits for a fence that is not alive", (uintptr_t)fence);
+	if (r == BACKEND_OK)
+		fake->edge_waited = (uintptr_t)fence;
+	pthread_mutex_unlock(&fake->lock);
+	return r;
+}
+
+static void
+fake_look(struct backend *backend, void (*enter)(void *arg, struct order_stream stream), void *arg)
+{
+	struct fake_backend *fake = fake_of(backend);
+	struct order_stream announced[FAKE_N_ANNOUNCED_MAX];
+	unsigned n;
+
+	pthread_mutex_lock(&fake->lock);
+	op_begin_locked(fake, FAKE_OP_LOOK);
+	n = fake->n_announced;
+	memcpy(announced, fake->announced, sizeof(announced));
+	pthread_mutex_unlock(&fake->lock);
+	for (unsigned i = 0; i < n; i++)
+		enter(arg, announced[i]);
+}
+
+/* Without the lock: the pool asks with one of its own held. */
+static uint64_t
+fake_n_submissions(struct backend *backend)
+{
+	return atomic_load(&fake_of(backend)->n_submissions);
+}
+
 static const struct backend_ops fake_ops = {
 	.map = fake_map,
 	.unmap = fake_unmap,
 	.fence_record = fake_fence_record,
 	.fence_query = fake_fence_query,
 	.fence_free = fake_fence_free,
+	.edge_wait = fake_edge_wait,
+	.look = fake_look,
+	.n_submissions = fake_n_submissions,
 	.now_ns = fake_now_ns,
+	.coarse_ns = fake_now_ns,
 	.pause = fake_pause,
 };
 
@@ -313,156 +358,4 @@ fake_backend_fini(struct fake_backend *fake)
 	items_free(fake->freed);
 	fake->freed = NULL;
 	pthread_mutex_destroy(&fake->lock);
-}
-
-void
-fake_backend_set_capacity(struct fake_backend *fake, uint64_t capacity_bytes)
-{
-	pthread_mutex_lock(&fake->lock);
-	fake->capacity_bytes = capacity_bytes;
-	pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_backend_set_next_addr(struct fake_backend *fake, uint64_t addr)
-{
-	pthread_mutex_lock(&fake->lock);
-	fake->next_addr = addr;
-	pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_backend_complete_upto(struct fake_backend *fake, uint64_t n)
-{
-	pthread_mutex_lock(&fake->lock);
-	if (n > fake->n_complete)
-		fake->n_complete = n;
-	pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_backend_complete_all(struct fake_backend *fake)
-{
-	pthread_mutex_lock(&fake->lock);
-	if (fake->n_recorded > fake->n_complete)
-		fake->n_complete = fake->n_recorded;
-	pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_backend_set_completes_at_once(struct fake_backend *fake, bool completes_at_once)
-{
-	pthread_mutex_lock(&fake->lock);
-	fake->completes_at_once = completes_at_once;
-	pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_backend_set_busy(struct fake_backend *fake, bool is_busy)
-{
-	pthread_mutex_lock(&fake->lock);
-	fake->is_busy = is_busy;
-	pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_backend_fail(struct fake_backend *fake, enum fake_op op, uint64_t nth, uint64_t n_times,
-		  int status)
-{
-	pthread_mutex_lock(&fake->lock);
-	fake->failures[op] = (struct fake_failure){
-		.first = fake->counts[op] + nth,
-		.last = n_times ? fake->counts[op] + nth + (n_times - 1) : 0,
-		.status = status,
-	};
-	pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_backend_advance(struct fake_backend *fake, uint64_t ns)
-{
-	pthread_mutex_lock(&fake->lock);
-	fake->now_ns += ns;
-	pthread_mutex_unlock(&fake->lock);
-}
-
-void
-fake_backend_set_pause(struct fake_backend *fake, uint64_t pause_ns,
-		       void (*on_pause)(struct fake_backend *fake, void *arg), void *arg)
-{
-	pthread_mutex_lock(&fake->lock);
-	fake->pause_ns = pause_ns;
-	fake->on_pause = on_pause;
-	fake->on_pause_arg = arg;
-	pthread_mutex_unlock(&fake->lock);
-}
-
-static uint64_t
-field_read(struct fake_backend *fake, const uint64_t *value)
-{
-	uint64_t copy;
-
-	pthread_mutex_lock(&fake->lock);
-	copy = *value;
-	pthread_mutex_unlock(&fake->lock);
-	return copy;
-}
-
-uint64_t
-fake_backend_count(struct fake_backend *fake, enum fake_op op)
-{
-	return field_read(fake, &fake->counts[op]);
-}
-
-uint64_t
-fake_backend_n_recorded(struct fake_backend *fake)
-{
-	return field_read(fake, &fake->n_recorded);
-}
-
-uint64_t
-fake_backend_n_wide(struct fake_backend *fake)
-{
-	return field_read(fake, &fake->n_wide);
-}
-
-uint64_t
-fake_backend_n_complete(struct fake_backend *fake)
-{
-	return field_read(fake, &fake->n_complete);
-}
-
-static size_t
-n_items_read(struct fake_backend *fake, const struct fake_table *table)
-{
-	size_t n;
-
-	pthread_mutex_lock(&fake->lock);
-	n = table->n_items;
-	pthread_mutex_unlock(&fake->lock);
-	return n;
-}
-
-size_t
-fake_backend_n_mappings(struct fake_backend *fake)
-{
-	return n_items_read(fake, &fake->mappings);
-}
-
-size_t
-fake_backend_n_fences(struct fake_backend *fake)
-{
-	return n_items_read(fake, &fake->fences);
-}
-
-uint64_t
-fake_backend_held_bytes(struct fake_backend *fake)
-{
-	return field_read(fake, &fake->held_bytes);
-}
-
-uint64_t
-fake_backend_peak_bytes(struct fake_backend *fake)
-{
-	return field_read(fake, &fake->peak_bytes);
 }

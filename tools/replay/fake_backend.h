@@ -13,6 +13,7 @@
  * calls. Units: bytes, nanoseconds.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +28,8 @@ enum fake_op {
 	FAKE_OP_FENCE_FREE,
 	FAKE_OP_NOW,
 	FAKE_OP_PAUSE,
+	FAKE_OP_EDGE_WAIT,
+	FAKE_OP_LOOK,
 	FAKE_OP_N,
 };
 
@@ -36,7 +39,7 @@ struct fake_failure {
 	int status;
 };
 
-enum { FAKE_N_BUCKETS = 1024 };
+enum { FAKE_N_BUCKETS = 1024, FAKE_N_ANNOUNCED_MAX = 8 };
 
 struct fake_item;
 
@@ -58,6 +61,10 @@ struct fake_backend {
 	uint64_t counts[FAKE_OP_N];
 	struct fake_failure failures[FAKE_OP_N];
 	bool completes_at_once, is_busy;
+	atomic_uint_fast64_t n_submissions;
+	struct order_stream announced[FAKE_N_ANNOUNCED_MAX];
+	unsigned n_announced;
+	uint64_t edge_waited;
 	void (*on_pause)(struct fake_backend *fake, void *arg);
 	void *on_pause_arg;
 };
@@ -106,3 +113,13 @@ size_t fake_backend_n_mappings(struct fake_backend *fake);
 size_t fake_backend_n_fences(struct fake_backend *fake);
 uint64_t fake_backend_held_bytes(struct fake_backend *fake);
 uint64_t fake_backend_peak_bytes(struct fake_backend *fake);
+
+/* A submission has ended. */
+void fake_backend_submit(struct fake_backend *fake);
+
+/* What a look finds: streams to which somebody is submitting. */
+void fake_backend_announce(struct fake_backend *fake, struct order_stream stream);
+void fake_backend_announce_none(struct fake_backend *fake);
+
+/* The fence that a stream was last made to wait for; 0: none. */
+uint64_t fake_backend_edge_waited(struct fake_backend *fake);

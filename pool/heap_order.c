@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Early hand-outs: memory whose earlier work is not complete, for work that comes after it.
+ *
+ * Rule 2. While one stream S alone has unfinished work, a pending block whose epoch has its fence
+ * is handed out at once: what is submitted to S comes after the work that used it. The fence is the
+ * edge that every other stream waits for before its first submission from then on. It was recorded
+ * after the free and before anything was submitted after the free, so whoever waits for it waits
+ * for what the program's free would have waited for, never for later work of S.
+ * Rule 3. With several streams: completed blocks only.
+ * Rule 4. No early hand-out while S has unfinished work that can wait for others, nor when no fence
+ * of it has completed for a second.
+ * Rule 8. A submission joins before it looks at the edge, a hand-out looks at who has joined before
+ * it makes one, both under the heap's lock: one of them sees the other.
+ * Idle. While nothing is unfinished, what is freed is complete.
+ */
+#include "pool/heap_internal.h"
+
+#define STALL_NS UINT64_C(1000000000)
+
+static struct free_index *
+index_of(struct heap *heap, const struct block *block)
+{
+	return block->segment->starts ? &heap->arena_early : &heap->whole_early;
+}
+
+bool
+order_is_idle_locked(const struct heap *heap, bool is_wide)
+{
+	struct order_stream only;
+
+	return heap->order.is_on && !is_wide && order_mode(&heap->order, &only) == ORDER_IDLE;
+}
+
+/* With several streams the next submission does not seal: the fence may come much later, and cover
+ * what natively nobody waits for. */
+bool
+order_lists_locked(const struct heap *heap, const struct block *block, bool is_wide)
+{
+	struct order_stream only;
+
+	return heap->order.is_on && !is_wide && !block->segment->is_exported &&
+	       order_mode(&heap->order, &only) == ORDER_ONE;
+}
+
+/* The first of an epoch asks for the next submission's attention: to be covered before it. */
+void
+order_list_locked(struct heap *heap, struct block *block)
+{
+	struct epoch *epoch = block->epoch;
+
+	free_index_append(index_of(heap, block), block);
+	if (epoch->fence || epoch->is_awaited)
+		return;
+	epoch->is_awaited = true;
+	if (heap->config.attention) /* relaxed: whoever knows of the free sees it */
+		atomic_fetch_add_explicit(heap->config.attention, 1, memory_order_relaxed);
+}
+
+void
+order_unlist_locked(struct heap *heap, struct block *block)
+{
+	if (!list_is_empty(&block->link))
+		free_index_remove(index_of(heap, block), block);
+}
+
+static bool
+is_moving_locked(const struct heap *heap)
+{
+	struct backend *backend = heap->config.backend;
+
+	return backend->ops->coarse_ns(backend) - heap->order.progress_ns < STALL_NS;
+}
+
+/* Two fences that were recorded at the same time do not cover each other, and waiting for the
+ * newest edge has to be enough. */
+static bool
+are_ordered(const struct epoch *edge, const struct epoch *epoch)
+{
+	return !edge || edge == epoch || edge->covers_id >= epoch->id ||
+	       epoch->covers_id >= edge->id;
+}
+
+struct block *
+order_take_early_locked(struct heap *heap, size_t requested_bytes, bool *ret_must_seal)
+{
+	const size_t size_bytes = heap_round(heap, requested_bytes);
+	struct stream_order *order = &heap->order;
+	struct order_stream only;
+	struct block *block;
+	struct epoch *epoch;
+
+	if (!order->is_on || order_mode(order, &only) != ORDER_ONE ||
+	    order->n_passed != order->n_blockers)
+		return NULL;
+	block = heap_is_arena_request(heap, requested_bytes)
+			? free_index_find_fit(&heap->arena_early, size_bytes)
+			: free_index_find_exact(&heap->whole_early, size_bytes);
+	if (!block || !is_moving_locked(heap))
+		return NULL;
+	epoch = block->epoch;
+	*ret_must_seal = !epoch->fence;
+	if (!epoch->fence || !are_ordered(order->edge, epoch))
+		return NULL;
+	epoch_leave_locked(heap, block);
+	order_add_edge(order, epoch, epoch->id, only);
+	stats_count(&heap->config.stats->early_count, 1);
+	return block;
+}
+
+/* Let the stream come after the edge; natively the free has waited for that work. Lets go of the
+ * lock. */
+static void
+wait_for_edge_locked(struct heap *heap, struct order_stream stream,
+		     const struct stream_handle *handle)
+{
+	struct backend *backend = heap->config.backend;
+	struct epoch *edge = heap->order.edge;
+	int r = -1;
+
+	epoch_enter_locked(edge);
+	if (handle) {
+		heap_step_out_locked(heap);
+		thread_unlock(&heap->lock);
+		r = backend->ops->edge_wait(backend, handle, edge->fence);
+		thread_lock(&heap->lock);
+		heap_step_in_locked(heap);
+	}
+	if (r == BACKEND_OK) {
+		stats_count(&heap->config.stats->edge_count, 1);
+		if (heap->order.edge == edge)
+			order_note_wait(&heap->order, stream);
+	} else if (r < 0 && !edge->is_retired && heap->state == HEAP_OPEN) {
+		epoch_await_locked(heap, edge);
+	}
+	epoch_exit_locked(heap, edge);
+}
+
+/* Before anything is submitted after the free. */
+static void
+cover_locked(struct heap *heap)
+{
+	struct epoch *open = heap->open[false];
+
+	if (!open->is_awaited || epoch_seal_locked(heap, false) == BACKEND_OK)
+		return;
+	/* It cannot be covered now. What covers it later covers more. */
+	open = heap->open[false];
+	for (struct list *at = open->blocks.next; at != &open->blocks; at = at->next)
+		order_unlist_locked(heap, list_entry(at, struct block, epoch_link));
+	open->is_awaited = false;
+}
+
+void
+heap_before_submission(struct heap *heap, struct order_stream stream,
+		       const struct stream_handle *handle, bool can_wait)
+{
+	struct stream_order *order = &heap->order;
+
+	thread_lock(&heap->lock);
+	if (!order->is_on || heap->state != HEAP_OPEN)
+		goto unlock;
+	if (can_wait)
+		order->n_blockers++;
+	cover_locked(heap);
+	if (!handle)
+		order_join_unknown(order);
+	else if (order_join(order, stream))
+		stats_count(&heap->config.stats->stream_switch_count, 1);
+	if (order_must_wait(order, stream))
+		wait_for_edge_locked(heap, stream, handle);
+unlock:
+	thread_unlock(&heap->lock);
+}
+
+void
+heap_after_blocker(struct heap *heap)
+{
+	thread_lock(&heap->lock);
+	heap->order.n_blockers++;
+	thread_unlock(&heap->lock);
+}
+
+bool
+heap_must_not_overlap(struct heap *heap, struct order_stream stream)
+{
+	bool must_not;
+
+	thread_lock(&heap->lock);
+	must_not = order_ends_overlap(&heap->order, stream);
+	thread_unlock(&heap->lock);
+	return must_not;
+}
+
+void
+heap_forget_stream(struct heap *heap, struct order_stream stream)
+{
+	thread_lock(&heap->lock);
+	order_forget(&heap->order, stream);
+	thread_unlock(&heap->lock);
+}
+
+static void
+enter(void *arg, struct order_stream stream)
+{
+	struct heap *heap = arg;
+
+	thread_lock(&heap->lock);
+	if (stream.word)
+		order_join(&heap->order, stream);
+	else
+		order_join_unknown(&heap->order);
+	thread_unlock(&heap->lock);
+}
+
+void
+heap_turn(struct heap *heap)
+{
+	struct backend *backend = heap->config.backend;
+	struct order_stream only;
+
+	thread_lock(&heap->lock);
+	if (heap->state != HEAP_OPEN || order_mode(&heap->order, &only) != ORDER_SEVERAL ||
+	    !order_may_turn(&heap->order, backend->ops->coarse_ns(backend)))
+		goto unlock;
+	order_begin_turn(&heap->order, backend->ops->coarse_ns(backend));
+	stats_count(&heap->config.stats->turn_count, 1);
+	heap_step_out_locked(heap);
+	thread_unlock(&heap->lock);
+	backend->ops->look(backend, enter, heap);
+	thread_lock(&heap->lock);
+	heap_step_in_locked(heap);
+	order_end_turn(&heap->order, epoch_drain_locked(heap));
+unlock:
+	thread_unlock(&heap->lock);
+}
+
+void
+heap_before_sync(struct heap *heap)
+{
+	heap_turn(heap); /* with several streams: afterwards there may be one, or none */
+	thread_lock(&heap->lock);
+	if (heap->state == HEAP_OPEN)
+		epoch_seal_locked(heap, false);
+	thread_unlock(&heap->lock);
+}
+
+void
+heap_stop_early(struct heap *heap)
+{
+	thread_lock(&heap->lock);
+	heap->order.is_stopped = true;
+	thread_unlock(&heap->lock);
+}
+
+void
+heap_await_edges(struct heap *heap)
+{
+	thread_lock(&heap->lock);
+	if (heap->state == HEAP_OPEN && heap->order.edge)
+		epoch_await_locked(heap, heap->order.edge);
+	thread_unlock(&heap->lock);
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+#include "shim/order.h"
+
+#include "shim/context.h"
+#include "shim/coverage.h"
+#include "shim/init.h"
+
+/* Goes up when a handle may mean another stream or context than before. */
+static _Atomic uint64_t n_endings = 1;
+
+static atomic_bool is_stopped;
+
+bool
+order_is_early(void)
+{
+	const enum option_reuse reuse = init_options()->reuse;
+
+	return init_options()->mode == OPTION_MODE_POOL &&
+	       (reuse == OPTION_REUSE_AUTO || reuse == OPTION_REUSE_RELAXED) &&
+	       backend_has_fences() && real.cuStreamWaitEvent && !atomic_load(&is_stopped);
+}
+
+static bool
+is_watching(void)
+{
+	return init_is_active() && order_is_early();
+}
+
+/* The context of a stream that the program made. */
+static struct context *
+context_of_handle(uintptr_t handle)
+{
+	enum { N_KEPT = 8 };
+	static _Thread_local struct {
+		uintptr_t handle;
+		uint64_t n_endings;
+		struct context *context;
+	} kept[N_KEPT];
+	const unsigned i = (handle >> 4 ^ handle >> 12) % N_KEPT;
+	/* acquire: what ended is gone from the table of contexts */
+	const uint64_t n = atomic_load_explicit(&n_endings, memory_order_acquire);
+
+	if (kept[i].handle != handle || kept[i].n_endings != n) {
+		kept[i].context = context_of_stream((CUstream)handle);
+		kept[i].handle = handle;
+		kept[i].n_endings = n;
+	}
+	return kept[i].context;
+}
+
+/*
+ * The context of a stream 0 is the current one. A green one's stream 0 is another than that of the
+ * primary one, which serves it: the context tells them apart.
+ */
+static struct context *
+context_of_zero(struct order_stream *stream)
+{
+	CUcontext current = NULL;
+	struct context *context;
+
+	if (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current)
+		return NULL;
+	context = context_find(current);
+	if (!context)
+		context = context_of_stream(NULL); /* it is known from here on */
+	if (context && atomic_load(&context->handle) != current)
+		context = context_find(current);
+	if (!context || !context->is_green)
+		return context;
+	stream->word |= (uintptr_t)current << SUBMIT_KIND_BITS;
+	return context_find_primary(context->device->index);
+}
+
+static struct order_stream
+stream_of(const struct submit_target *target)
+{
+	return (struct order_stream){target->handle << SUBMIT_KIND_BITS | target->kind,
+				     target->thread};
+}
+
+static bool
+is_stream(const struct submit_target *target)
+{
+	return target->kind == SUBMIT_LEGACY || target->kind == SUBMIT_PER_THREAD;
+}
+
+static struct heap *
+heap_of(struct context *context)
+{
+	/* acquire: the heap was set up before it was published */
+	return context ? atomic_load_explicit(&context->device_heap, memory_order_acquire) : NULL;
+}
+
+static void
+join_unknown(struct context *context, struct heap *heap, enum heap_kind kind, void *arg)
+{
+	(void)context, (void)arg;
+	if (kind == HEAP_DEVICE)
+		heap_before_submission(heap, (struct order_stream){0}, NULL, false);
+}
+
+bool
+order_before_submission(struct submit_target target, bool can_wait, struct heap **ret_blocked)
+{
+	struct order_stream stream = stream_of(&target);
+	struct stream_handle handle = {
+		.stream = (CUstream)target.handle,
+		.stream0 = target.kind == SUBMIT_PER_THREAD ? HOOK_STREAM0_PER_THREAD
+							    : HOOK_STREAM0_LEGACY,
+	};
+	struct context *context;
+	struct heap *heap;
+
+	if (!is_watching())
+		return true;
+	if (!is_stream(&target)) {
+		if (target.kind == SUBMIT_CONTEXT)
+			context_for_each_heap(join_unknown, NULL);
+		return false;
+	}
+	context = target.handle ? context_of_handle(target.handle) : context_of_zero(&stream);
+	heap = heap_of(context);
+	if (heap)
+		heap_before_submission(heap, stream, &handle, can_wait);
+	if (heap && ret_blocked && can_wait)
+		*ret_blocked = heap;
+	/* Which stream a stream 0 is depends on the current context, where there are several. */
+	return context && (target.handle || context_is_only());
+}
+
+void
+order_after_blocker(struct heap *blocked)
+{
+	heap_after_blocker(blocked);
+}
+
+bool
+order_must_not_overlap(CUstream stream, enum hook_stream0 stream0)
+{
+	const struct submit_target target = submit_target(stream, stream0);
+	const struct stream_handle handle = {stream, stream0};
+	struct order_stream key = stream_of(&target);
+	struct context *context;
+	struct heap *heap;
+
+	if (!is_watching() || backend_ask_capture(&handle) == BACKEND_STREAM_CAPTURES)
+		return false;
+	context = target.handle ? context_of_handle(target.handle) : context_of_zero(&key);
+	heap = heap_of(context);
+	return heap && heap_must_not_overlap(heap, key);
+}
+
+struct looking {
+	void (*enter)(void *arg, struct order_stream stream);
+	void *arg;
+};
+
+static void
+enter_target(void *arg, const struct submit_target *target)
+{
+	const struct looking *looking = arg;
+	struct order_stream stream = stream_of(target);
+
+	if (!is_stream(target) || (!target->handle && !context_is_only()))
+		stream = (struct order_stream){0};
+	looking->enter(looking->arg, stream);
+}
+
+void
+order_look(void (*enter)(void *arg, struct order_stream stream), void *arg)
+{
+	struct looking looking = {enter, arg};
+
+	submit_draw_attention();
+	submit_look(enter_target, &looking);
+}
+
+/* The heap of the current context, if there is something that a synchronise could complete. */
+static struct heap *
+heap_to_settle(void)
+{
+	struct context *context = is_watching() ? context_current() : NULL;
+
+	if (!context || stats_read(&context->device->stats->pending_bytes) == 0)
+		return NULL;
+	return heap_of(context);
+}
+
+void
+order_before_sync(void)
+{
+	struct heap *heap = heap_to_settle();
+
+	if (heap)
+		heap_before_sync(heap);
+}
+
+void
+order_after_sync(void)
+{
+	struct heap *heap = heap_to_settle();
+
+	if (heap)
+		heap_settle(heap); /* an error is the next request's to find */
+}
+
+void
+order_forget_handles(void)
+{
+	/* release: what ended is gone from the table of contexts */
+	atomic_fetch_add_explicit(&n_endings, 1, memory_order_release);
+	submit_draw_attention();
+}
+
+void
+order_before_destroy(CUstream stream)
+{
+	const struct submit_target target = submit_target(stream, HOOK_STREAM0_LEGACY);
+	struct heap *heap;
+
+	if (!is_watching() || !target.handle)
+		return;
+	heap = heap_of(context_of_handle(target.handle));
+	if (heap)
+		heap_forget_stream(heap, stream_of(&target));
+	order_forget_handles();
+}
+
+static void
+stop(struct context *context, struct heap *heap, enum heap_kind kind, void *arg)
+{
+	(void)context, (void)arg;
+	if (kind != HEAP_DEVICE)
+		return;
+	heap_stop_early(heap);
+	heap_await_edges(heap);
+}
+
+void
+order_heed_doubt(void)
+{
+	if (!coverage_is_in_doubt() || !is_watching() || atomic_exchange(&is_stopped, true))
+		return;
+	context_for_each_heap(stop, NULL);
+}
+
+const char *
+order_why_off(void)
+{
+	if (coverage_is_in_doubt())
+		return "coverage in doubt";
+	if (init_options()->mode != OPTION_MODE_POOL)
+		return "no pool";
+	if (!order_is_early())
+		return backend_has_fences() ? "POOLSHIM_REUSE"
+					    : "the driver has no cuCtxRecordEvent";
+	return NULL;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/* Early hand-outs: who gets what at once, and who has to wait for which fence. */
+#include <criterion/criterion.h>
+
+#include "pool/heap_internal.h"
+#include "tests/support/heap_fixture.h"
+
+static void setup(void);
+TestSuite(heap_order, .init = setup, .fini = heap_fixture_teardown, .timeout = 20);
+
+#define SIZE (4 * MIB)
+
+static const struct order_stream S = {8, 0}, T = {16, 0};
+static _Atomic uint64_t attention;
+
+/* What a backend gets to see of a stream. */
+static const struct stream_handle *const handle = (const struct stream_handle *)&S;
+
+static void
+submit(struct order_stream stream)
+{
+	heap_before_submission(heap, stream, handle, false);
+	fake_backend_submit(&fake);
+}
+
+/* A heap whose streams are known: none has unfinished work. */
+static void
+setup(void)
+{
+	heap_fixture_setup_early(&attention);
+	heap_turn(heap);
+	fake_backend_complete_all(&fake);
+	heap_settle(heap);
+}
+
+static bool
+is_handed_out(size_t size, uint64_t *ret_addr)
+{
+	return heap_take(heap, size, 0, ret_addr) == HEAP_OK;
+}
+
+static uint64_t
+n_early(void)
+{
+	return stats_read(&stats.early_count);
+}
+
+/* Take a block while only S has unfinished work, and free it. */
+static uint64_t
+free_under(struct order_stream stream)
+{
+	uint64_t addr = take_or_grow(SIZE);
+
+	submit(stream);
+	give(addr);
+	return addr;
+}
+
+Test(heap_order, with_nothing_unfinished_a_freed_block_is_complete)
+{
+	uint64_t addr, again;
+
+	addr = take_or_grow(SIZE);
+	give(addr);
+	cr_assert(is_handed_out(SIZE, &again));
+	cr_expect_eq(again, addr);
+	cr_expect_eq(n_early(), 0, "it counts as early");
+	cr_expect_eq(stats_read(&stats.fence_count), 1, "a fence beside the drain's");
+	give(again);
+}
+
+Test(heap_order, under_one_stream_a_freed_block_is_handed_out_at_once)
+{
+	uint64_t addr = free_under(S), again;
+
+	cr_assert(is_handed_out(SIZE, &again), "it waits for its fence");
+	cr_expect_eq(again, addr);
+	cr_expect_eq(n_early(), 1);
+	submit(S);
+	cr_expect_eq(fake_backend_edge_waited(&fake), 0, "the stream waits for itself");
+	give(again);
+}
+
+Test(heap_order, another_stream_waits_for_the_edge_and_no_more)
+{
+	uint64_t addr = free_under(S), again;
+	uint64_t edge;
+
+	cr_assert(is_handed_out(SIZE, &again));
+	edge = fake_backend_n_recorded(&fake);
+	submit(S); /* later work of S, which nobody may be made to wait for */
+	give(take_or_grow(SIZE));
+	submit(S);
+	cr_expect_gt(fake_backend_n_recorded(&fake), edge, "the later free has no fence");
+	submit(T);
+	cr_expect_eq(fake_backend_edge_waited(&fake), edge, "it waits for another fence");
+	cr_expect_eq(stats_read(&stats.edge_count), 1);
+	submit(T);
+	cr_expect_eq(stats_read(&stats.edge_count), 1, "it waits twice");
+	cr_expect_eq(stats_read(&stats.stream_switch_count), 1);
+	give(addr == again ? again : 0);
+}
+
+Test(heap_order, a_stream_that_nobody_handed_anything_out_before_waits_for_nothing)
+{
+	free_under(S);
+	submit(T);
+	cr_expect_eq(fake_backend_edge_waited(&fake), 0);
+}
+
+Test(heap_order, the_edge_is_recorded_before_the_next_submission)
+{
+	const uint64_t n_before = fake_backend_n_recorded(&fake);
+	const uint64_t attention_before = attention;
+
+	free_under(S);
+	cr_expect_gt(attention, attention_before, "nobody is told that a free wants covering");
+	cr_expect_eq(fake_backend_n_recorded(&fake), n_before, "covered before it is needed");
+	submit(S);
+	cr_expect_eq(fake_backend_n_recorded(&fake), n_before + 1, "not covered in time");
+}
+
+Test(heap_order, with_several_streams_completed_blocks_only)
+{
+	uint64_t addr, again;
+
+	submit(T);
+	addr = free_under(S);
+	cr_expect_not(is_handed_out(SIZE, &again), "handed out early with two streams");
+	heap_settle(heap);
+	cr_expect_not(is_handed_out(SIZE, &again), "handed out early with two streams");
+	fake_backend_complete_all(&fake);
+	heap_settle(heap);
+	cr_assert(is_handed_out(SIZE, &again));
+	cr_expect_eq(again, addr);
+	give(again);
+}
+
+Test(heap_order, a_stream_leaves_when_a_drain_shows_that_it_is_done)
+{
+	uint64_t again;
+
+	submit(T);
+	submit(S);
+	fake_backend_advance(&fake, 100000000);
+	heap_turn(heap);
+	submit(S);
+	give(take_or_grow(SIZE));
+	cr_expect_not(is_handed_out(SIZE, &again), "the drain is not complete");
+	fake_backend_complete_all(&fake);
+	heap_settle(heap);
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &again), "one stream alone, and nothing early");
+	cr_expect_eq(n_early(), 1);
+}
+
+Test(heap_order, who_was_submitting_as_a_turn_began_stays)
+{
+	uint64_t again;
+
+	submit(T);
+	submit(S);
+	fake_backend_advance(&fake, 100000000);
+	fake_backend_announce(&fake, T);
+	heap_turn(heap);
+	fake_backend_announce_none(&fake);
+	fake_backend_complete_all(&fake);
+	heap_settle(heap);
+	free_under(S);
+	cr_expect_not(is_handed_out(SIZE, &again), "T was forgotten");
+}
+
+Test(heap_order, no_early_hand_out_behind_work_that_can_wait_for_others)
+{
+	uint64_t again;
+
+	heap_before_submission(heap, S, handle, true);
+	heap_after_blocker(heap);
+	fake_backend_submit(&fake);
+	free_under(S);
+	cr_expect_not(is_handed_out(SIZE, &again), "handed out behind a wait");
+	heap_settle(heap);
+	fake_backend_complete_all(&fake);
+	heap_settle(heap);
+	cr_assert(is_handed_out(SIZE, &again));
+	submit(S);
+	give(again);
+	cr_expect(is_handed_out(SIZE, &again), "the wait is over, and nothing early");
+}
+
+Test(heap_order, no_early_hand_out_when_nothing_moves_for_a_second)
+{
+	uint64_t again;
+
+	free_under(S);
+	submit(S);
+	fake_backend_advance(&fake, 1500000000);
+	cr_expect_not(is_handed_out(SIZE, &again), "handed out behind a kernel that spins");
+}
+
+Test(heap_order, no_early_hand_out_of_what_could_not_be_covered_in_time)
+{
+	uint64_t again;
+
+	free_under(S);
+	fake_backend_set_busy(&fake, true);
+	submit(S);
+	fake_backend_set_busy(&fake, false);
+	heap_settle(heap);
+	cr_expect_not(is_handed_out(SIZE, &again), "its fence covers later work");
+}
+
+Test(heap_order, a_destroyed_stream_is_not_the_one_that_gets_its_handle)
+{
+	uint64_t again;
+
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &again));
+	heap_forget_stream(heap, S);
+	submit(S);
+	cr_expect_neq(fake_backend_edge_waited(&fake), 0, "the new stream does not wait");
+	give(again);
+	cr_expect_not(is_handed_out(SIZE, &again), "two streams are taken for one");
+}
+
+Test(heap_order, where_a_stream_cannot_wait_the_submitter_does)
+{
+	uint64_t again;
+
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &again));
+	fake_backend_fail(&fake, FAKE_OP_EDGE_WAIT, 1, 1, -1);
+	fake_backend_set_pause(
+		&fake, 1000,
+		(void (*)(struct fake_backend *, void *))(void *)fake_backend_complete_all, NULL);
+	submit(T);
+	cr_expect_gt(fake_backend_count(&fake, FAKE_OP_PAUSE), 0, "nobody waited");
+}
+
+Test(heap_order, a_stream_that_captures_asks_again_later)
+{
+	uint64_t again;
+
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &again));
+	fake_backend_fail(&fake, FAKE_OP_EDGE_WAIT, 1, 1, BACKEND_E_BUSY);
+	submit(T);
+	cr_expect_eq(stats_read(&stats.edge_count), 0, "it counts as waiting");
+	submit(T);
+	cr_expect_eq(stats_read(&stats.edge_count), 1, "the graph's launch does not wait");
+}
+
+Test(heap_order, an_exported_block_has_no_unfinished_work)
+{
+	uint64_t again;
+
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &again));
+	fake_backend_set_pause(
+		&fake, 1000,
+		(void (*)(struct fake_backend *, void *))(void *)fake_backend_complete_all, NULL);
+	cr_assert_eq(heap_mark_exported(&pool, again), HEAP_OK);
+	cr_expect_gt(fake_backend_count(&fake, FAKE_OP_PAUSE), 0, "nobody waited");
+}
+
+Test(heap_order, once_stopped_completed_blocks_only)
+{
+	uint64_t again;
+
+	heap_stop_early(heap);
+	free_under(S);
+	submit(S);
+	heap_settle(heap);
+	cr_expect_not(is_handed_out(SIZE, &again));
+	fake_backend_complete_all(&fake);
+	heap_settle(heap);
+	cr_expect(is_handed_out(SIZE, &again));
+}
+
+Test(heap_order, a_free_after_which_nothing_was_submitted_needs_no_fence_of_its_own)
+{
+	uint64_t first = take_or_grow(SIZE), second = take_or_grow(SIZE), again, n;
+
+	submit(S);
+	give(first);
+	submit(S);
+	n = fake_backend_n_recorded(&fake);
+	give(second);
+	cr_assert(is_handed_out(SIZE, &again));
+	cr_expect_eq(again, first, "not the one that is covered already");
+	cr_assert(is_handed_out(SIZE, &again));
+	cr_expect_eq(fake_backend_n_recorded(&fake), n + 1, "submitted since: a fence is needed");
+	give(again);
+	cr_assert(is_handed_out(SIZE, &again));
+	cr_expect_eq(fake_backend_n_recorded(&fake), n + 1,
+		     "nothing submitted: a fence for nothing");
+}
+
+Test(heap_order, a_dependent_launch_is_a_plain_one_after_a_hand_out)
+{
+	uint64_t again;
+
+	cr_expect_not(heap_must_not_overlap(heap, S), "nothing was handed out early");
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &again));
+	cr_expect(heap_must_not_overlap(heap, S));
+	cr_expect_not(heap_must_not_overlap(heap, S), "one launch is enough");
+	submit(T);
+	cr_expect(heap_must_not_overlap(heap, T), "a wait was put in");
+}
+
+Test(heap_order, parts_of_an_early_block_stay_pending)
+{
+	uint64_t addr = take_or_grow(64 * KIB), again;
+
+	give_complete(take_or_grow(512));
+	submit(S);
+	give(addr);
+	while (is_handed_out(900 * KIB, &again))
+		;
+	while (heap_take(heap, 512, 0, &again) == HEAP_OK && n_early() == 0)
+		;
+	cr_expect_eq(n_early(), 1, "nothing was handed out early");
+	assert_heap_is_sound("after a part was handed out");
+}
