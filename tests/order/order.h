@@ -126,6 +126,8 @@ struct actor {
 	/* Natively a wait for a context spoils captures of other threads: with several actors a
 	 * round has one or the other. */
 	bool may_capture, may_wait_for_contexts;
+	/* Most of its work is in one stream of each context, where all threads may meet. */
+	bool is_narrow;
 
 	CUdeviceptr flags[N_CONTEXTS];
 	uint32_t *host_flags;

@@ -235,9 +235,11 @@ int
 pick_stream(struct actor *a, int context)
 {
 	for (;;) {
+		const bool is_any = !a->is_narrow || one_in(a, 16);
 		const int i = (int)random_below(a, N_STREAMS);
 
-		if ((context < 0 || a->streams[i].context == context) &&
+		if ((is_any || a->streams[i].kind == LEGACY) &&
+		    (context < 0 || a->streams[i].context == context) &&
 		    !(a->window.is_open && a->window.releaser == i))
 			return i;
 	}

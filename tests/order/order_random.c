@@ -49,6 +49,7 @@ static const struct step {
 	{"churn", 1, step_churn},
 };
 
+enum { N_SAME_ROUNDS = 8 };
 enum { N_STEP_KINDS = sizeof(steps) / sizeof(steps[0]) };
 
 static uint64_t counts[N_ACTORS_MAX][N_STEP_KINDS];
@@ -205,6 +206,7 @@ run_actor(void *arg)
 		pthread_barrier_wait(&barrier);
 		a->may_capture = program.n_actors == 1 || round % 2 == 0;
 		a->may_wait_for_contexts = program.n_actors == 1 || !a->may_capture;
+		a->is_narrow = ((program.seed ^ round / N_SAME_ROUNDS) & 1) != 0;
 		order_collective(a, round);
 		take_mail(a, round);
 		for (int i = 0; i < ROUND_STEPS && n_left > 0; i++, n_left--) {
