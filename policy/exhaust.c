@@ -232,10 +232,16 @@ static int
 grow_at_first(struct request *request)
 {
 	const struct exhaust_peers *peers = request->peers;
-	const size_t segment_bytes = heap_segment_bytes(request->heap, request->requested_bytes);
+	size_t segment_bytes;
 
-	if (limit_get(request->account) != LIMIT_NONE) /* it will be reached, as a rule */
+	if (limit_get(request->account) != LIMIT_NONE) { /* it will be reached, as a rule */
 		heap_press(request->heap);
+		heap_set_exact(request->heap);
+	} else if (stats_read(&stats_of(request)->total_bytes) > peers->most_bytes / 2) {
+		/* What lies in split segments beside live blocks cannot go back: not too much. */
+		heap_set_exact(request->heap);
+	}
+	segment_bytes = heap_segment_bytes(request->heap, request->requested_bytes);
 	if (is_ahead(request, segment_bytes)) {
 		const int r = wait_for_blocks(request, heap_wait_briefly, RUN_AHEAD_WAIT_BOUND_NS);
 

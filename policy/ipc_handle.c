@@ -5,12 +5,20 @@
 
 enum {
 	TAIL_AT = IPC_HANDLE_BYTES - 8,
-	UNIT_BYTES = 512,
-	MARK = 0x5ea,
-	OFFSET_BITS = 16,
-	SIZE_BITS = 20,
-	GENERATION_BITS = 16,
+	MARK_BITS = 12,
 };
+
+/* How a tail is cut. */
+static const struct form {
+	uint64_t mark;
+	size_t unit_bytes; /* of the offset */
+	unsigned offset_bits, size_bits, generation_bits;
+} forms[] = {
+	{0x5ea, 512, 16, 20, 16},
+	{0x5eb, 64 << 10, 18, 34, 0},
+};
+
+enum { N_FORMS = sizeof(forms) / sizeof(forms[0]) };
 
 /* Its own inverse. No byte stays as it is: 7 i is never 0xc3 below 64. */
 static void
@@ -26,19 +34,48 @@ low_bits(uint64_t value, unsigned n_bits)
 	return value & ((UINT64_C(1) << n_bits) - 1);
 }
 
+static bool
+fits(const struct form *form, const struct ipc_part *part)
+{
+	return part->offset_bytes % form->unit_bytes == 0 &&
+	       part->offset_bytes / form->unit_bytes >> form->offset_bits == 0 &&
+	       (part->size_bytes - 1) >> form->size_bits == 0;
+}
+
+static uint64_t
+pack(const struct form *form, const struct ipc_part *part)
+{
+	uint64_t tail = form->mark;
+
+	tail = tail << form->offset_bits | part->offset_bytes / form->unit_bytes;
+	tail = tail << form->size_bits | (part->size_bytes - 1);
+	return tail << form->generation_bits | low_bits(part->generation, form->generation_bits);
+}
+
+static void
+unpack(const struct form *form, uint64_t tail, struct ipc_part *ret_part)
+{
+	ret_part->generation = low_bits(tail, form->generation_bits);
+	tail >>= form->generation_bits;
+	ret_part->size_bytes = low_bits(tail, form->size_bits) + 1;
+	tail >>= form->size_bits;
+	ret_part->offset_bytes = low_bits(tail, form->offset_bits) * form->unit_bytes;
+}
+
 bool
 ipc_handle_seal(unsigned char handle[IPC_HANDLE_BYTES], const struct ipc_part *part)
 {
+	const struct form *form = forms;
 	uint64_t tail;
 
 	memcpy(&tail, handle + TAIL_AT, sizeof(tail));
-	if (tail != 0 || part->offset_bytes % UNIT_BYTES || part->size_bytes == 0 ||
-	    part->offset_bytes / UNIT_BYTES >> OFFSET_BITS || (part->size_bytes - 1) >> SIZE_BITS)
+	if (tail != 0 || part->size_bytes == 0)
 		return false;
-	tail = MARK;
-	tail = tail << OFFSET_BITS | part->offset_bytes / UNIT_BYTES;
-	tail = tail << SIZE_BITS | (part->size_bytes - 1);
-	tail = tail << GENERATION_BITS | low_bits(part->generation, GENERATION_BITS);
+	while (form < forms + N_FORMS && !fits(form, part))
+		form++;
+	if (form == forms + N_FORMS)
+		return false;
+	tail = pack(form, part);
 	memcpy(handle + TAIL_AT, &tail, sizeof(tail));
 	if (part->offset_bytes != 0)
 		scramble(handle);
@@ -48,16 +85,15 @@ ipc_handle_seal(unsigned char handle[IPC_HANDLE_BYTES], const struct ipc_part *p
 bool
 ipc_handle_unseal(unsigned char handle[IPC_HANDLE_BYTES], struct ipc_part *ret_part)
 {
+	const struct form *form = forms;
 	uint64_t tail;
 
 	memcpy(&tail, handle + TAIL_AT, sizeof(tail));
-	if (tail >> (OFFSET_BITS + SIZE_BITS + GENERATION_BITS) != MARK)
+	while (form < forms + N_FORMS && tail >> (64 - MARK_BITS) != form->mark)
+		form++;
+	if (form == forms + N_FORMS)
 		return false;
-	ret_part->generation = low_bits(tail, GENERATION_BITS);
-	tail >>= GENERATION_BITS;
-	ret_part->size_bytes = low_bits(tail, SIZE_BITS) + 1;
-	tail >>= SIZE_BITS;
-	ret_part->offset_bytes = low_bits(tail, OFFSET_BITS) * UNIT_BYTES;
+	unpack(form, tail, ret_part);
 	memset(handle + TAIL_AT, 0, sizeof(tail));
 	if (ret_part->offset_bytes != 0)
 		scramble(handle);

@@ -13,7 +13,9 @@
  *
  * The tail, from the highest bit: 12 bits of mark, 16 of the offset in units of 512 bytes, 20 of
  * the size less 1, 16 of the generation, which tells blocks apart that lay at the same place one
- * after the other: programs keep what they opened by the bytes of its handle.
+ * after the other: programs keep what they opened by the bytes of its handle. Or, for what is
+ * larger: 12 bits of another mark, 18 of the offset in units of 64 KiB, 34 of the size less 1, and
+ * no generation: what lies at the same place is the same memory of the same allocation.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,7 +25,7 @@ enum { IPC_HANDLE_BYTES = 64 };
 
 struct ipc_part {
 	size_t offset_bytes, size_bytes; /* in the driver's allocation */
-	uint64_t generation;             /* the lowest 16 bits travel */
+	uint64_t generation;             /* the lowest 16 bits travel, or none */
 };
 
 /* False, and nothing has changed: the part does not fit, or the driver uses the tail itself. */

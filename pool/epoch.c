@@ -38,8 +38,10 @@ void
 epoch_add_locked(struct heap *heap, struct block *block, bool is_wide)
 {
 	add_locked(heap, block, heap->open[is_wide]);
-	if (order_lists_locked(heap, block, is_wide))
+	if (order_lists_locked(heap, block, is_wide)) {
 		order_list_locked(heap, block);
+		order_merge_locked(heap, block);
+	}
 }
 
 void

@@ -149,6 +149,13 @@ heap_press(struct heap *heap)
 	thread_unlock(&heap->lock);
 }
 
+void
+heap_set_exact(struct heap *heap)
+{
+	/* relaxed: requests that meet are served in one way or the other */
+	atomic_store_explicit(&heap->is_exact, true, memory_order_relaxed);
+}
+
 unsigned
 heap_n_epochs(struct heap *heap)
 {

@@ -178,6 +178,7 @@ heap_new(struct pool *pool, const struct heap_config *config)
 	free_index_init(&heap->whole_free);
 	free_index_init(&heap->arena_early);
 	free_index_init(&heap->whole_early);
+	heap->is_exact = false;
 	order_init(&heap->order, config->is_early && config->kind == HEAP_DEVICE);
 	heap->frag = (struct frag){0};
 	heap->is_pressed = false;
@@ -223,6 +224,13 @@ heap_is_arena_request(const struct heap *heap, size_t requested_bytes)
 	       requested_bytes <= ARENA_REQUEST_MAX_BYTES;
 }
 
+bool
+heap_splits(const struct heap *heap)
+{
+	return heap->config.is_split &&
+	       !atomic_load_explicit(&heap->is_exact, memory_order_relaxed);
+}
+
 size_t
 heap_round(const struct heap *heap, size_t requested_bytes)
 {
@@ -231,7 +239,8 @@ heap_round(const struct heap *heap, size_t requested_bytes)
 	if (heap->config.is_account || heap_is_arena_request(heap, requested_bytes))
 		return round_up(requested_bytes, BLOCK_UNIT_BYTES);
 	if (heap->config.kind == HEAP_DEVICE)
-		return round_up(requested_bytes, SEGMENT_ARENA_BYTES);
+		return round_up(requested_bytes,
+				heap_splits(heap) ? BLOCK_LARGE_UNIT_BYTES : SEGMENT_ARENA_BYTES);
 	if (requested_bytes <= HOST_UNIT_MAX_BYTES)
 		return round_up(requested_bytes, BLOCK_UNIT_BYTES);
 	/* Eight sizes a doubling: at most an eighth more than asked. */
@@ -242,7 +251,7 @@ heap_round(const struct heap *heap, size_t requested_bytes)
 static struct free_index *
 index_of(struct heap *heap, const struct block *block)
 {
-	return block->segment->starts ? &heap->arena_free : &heap->whole_free;
+	return segment_is_arena(block->segment) ? &heap->arena_free : &heap->whole_free;
 }
 
 /* A free block that no request gets: a wholly free segment that others may still reach. */
@@ -373,34 +382,43 @@ heap_take_back_locked(struct heap *heap, struct block *block)
 	stats_lower(&stats->sizes[stats_size_class(block->requested_bytes)].n_live, 1);
 }
 
-/* A complete block that fits, of the index still; NULL: none. A request with a segment of its own
- * takes one of its exact size: what is held never exceeds what was live. */
-static struct block *
-find_complete_locked(struct heap *heap, size_t requested_bytes)
+/* Large requests that share no segments take a block of their exact size: what is held never
+ * exceeds what was live. */
+struct block *
+heap_find_locked(struct heap *heap, const struct free_index *arena, const struct free_index *large,
+		 size_t requested_bytes)
 {
 	const size_t size_bytes = heap_round(heap, requested_bytes);
 
-	return heap_is_arena_request(heap, requested_bytes)
-		       ? free_index_find_fit(&heap->arena_free, size_bytes)
-		       : free_index_find_exact(&heap->whole_free, size_bytes);
+	if (heap_is_arena_request(heap, requested_bytes))
+		return free_index_find_fit(arena, size_bytes);
+	return heap_splits(heap) ? free_index_find_fit(large, size_bytes)
+				 : free_index_find_exact(large, size_bytes);
 }
 
 static bool
 take_locked(struct heap *heap, size_t requested_bytes, unsigned tag, bool *ret_must_seal,
 	    uint64_t *ret_addr)
 {
-	struct block *block = find_complete_locked(heap, requested_bytes);
+	struct block *block =
+		heap_find_locked(heap, &heap->arena_free, &heap->whole_free, requested_bytes);
+	struct block *early = order_find_early_locked(heap, requested_bytes);
 	struct epoch *epoch = NULL;
 
 	*ret_must_seal = false;
-	if (block) {
+	/* The tighter fit: a large hole is for large requests. */
+	if (early && (!block || early->size_bytes < block->size_bytes)) {
+		*ret_must_seal = !early->epoch->fence;
+		if (*ret_must_seal)
+			return false;
+		epoch = early->epoch;
+		order_take_early_locked(heap, early);
+		block = early;
+	} else if (block) {
 		heap_withdraw_locked(heap, block);
 	} else {
-		block = order_take_early_locked(heap, requested_bytes, ret_must_seal);
-		epoch = block ? block->epoch : NULL;
-	}
-	if (!block)
 		return false;
+	}
 	heap_hand_out_locked(heap, block, epoch, requested_bytes, tag);
 	*ret_addr = block->addr;
 	return true;

@@ -44,8 +44,8 @@ enum {
 };
 
 enum heap_kind {
-	HEAP_DEVICE, /* requests up to 1 MiB share arenas; larger ones have segments of their own,
-			in whole 2 MiB */
+	HEAP_DEVICE, /* requests up to 1 MiB share arenas; larger ones share segments for them, or
+			have segments of their own, in whole 2 MiB */
 	HEAP_HOST,   /* pinned: a segment each, rounded up by an eighth at most */
 };
 
@@ -67,6 +67,7 @@ struct heap_config {
 	void *owner;         /* the caller's own; comes back in struct block_info */
 	enum heap_kind kind;
 	bool is_account; /* each request is a segment; nothing is kept: count only */
+	bool is_split;   /* large requests share segments, until heap_set_exact() */
 
 	/* Device memory: hand pending blocks out early. The caller tells of every submission then,
 	 * with heap_before_submission() at least for a stream's first one after *attention moved.
@@ -237,6 +238,13 @@ int heap_wait_briefly(struct heap *heap, uint64_t bound_ns);
  * wait for work that natively nobody waits for.
  */
 void heap_press(struct heap *heap);
+
+/*
+ * From now on large requests take a segment of their exact size, new or idle: what is held for them
+ * never exceeds what was live at once plus what is idle, so that idle segments can go back whole
+ * and a program that fits natively fits with the pool.
+ */
+void heap_set_exact(struct heap *heap);
 
 /* How many waits reach the end of what is freed now; threads that go on freeing have no end. */
 unsigned heap_n_epochs(struct heap *heap);

@@ -70,6 +70,7 @@ struct heap {
 	struct stream_order order;
 
 	bool is_pressed;       /* a free is sealed at once */
+	atomic_bool is_exact;  /* large requests share no segments any more */
 	struct epoch *open[2]; /* frees that no fence covers yet: [0] of the memory's own context,
 				  [1] wide */
 	struct list sealed;
@@ -181,9 +182,18 @@ bool order_is_idle_locked(const struct heap *heap, bool is_wide);
 void order_list_locked(struct heap *heap, struct block *block);
 void order_unlist_locked(struct heap *heap, struct block *block);
 
-/*
- * A block for early use, out of its epoch and on no list; NULL: none. *ret_must_seal: one would be
- * had if the open epoch were sealed.
- */
-struct block *order_take_early_locked(struct heap *heap, size_t requested_bytes,
-				      bool *ret_must_seal);
+/* A pending block that may be handed out early, once its epoch has its fence; NULL: none. */
+struct block *order_find_early_locked(struct heap *heap, size_t requested_bytes);
+
+/* Take it out of its epoch; it is on no list. */
+void order_take_early_locked(struct heap *heap, struct block *block);
+
+/* A pending block becomes one with its free and its pending neighbours, in its own epoch. */
+void order_merge_locked(struct heap *heap, struct block *block);
+
+/* May large requests share segments? */
+bool heap_splits(const struct heap *heap);
+
+/* The best block for a request in one of two indexes; NULL: none. */
+struct block *heap_find_locked(struct heap *heap, const struct free_index *arena,
+			       const struct free_index *large, size_t requested_bytes);

@@ -21,7 +21,7 @@
 static struct free_index *
 index_of(struct heap *heap, const struct block *block)
 {
-	return block->segment->starts ? &heap->arena_early : &heap->whole_early;
+	return segment_is_arena(block->segment) ? &heap->arena_early : &heap->whole_early;
 }
 
 bool
@@ -82,30 +82,77 @@ are_ordered(const struct epoch *edge, const struct epoch *epoch)
 }
 
 struct block *
-order_take_early_locked(struct heap *heap, size_t requested_bytes, bool *ret_must_seal)
+order_find_early_locked(struct heap *heap, size_t requested_bytes)
 {
-	const size_t size_bytes = heap_round(heap, requested_bytes);
 	struct stream_order *order = &heap->order;
 	struct order_stream only;
 	struct block *block;
-	struct epoch *epoch;
 
 	if (!order->is_on || order_mode(order, &only) != ORDER_ONE ||
 	    order->n_passed != order->n_blockers)
 		return NULL;
-	block = heap_is_arena_request(heap, requested_bytes)
-			? free_index_find_fit(&heap->arena_early, size_bytes)
-			: free_index_find_exact(&heap->whole_early, size_bytes);
-	if (!block || !is_moving_locked(heap))
+	block = heap_find_locked(heap, &heap->arena_early, &heap->whole_early, requested_bytes);
+	if (!block || !is_moving_locked(heap) ||
+	    (block->epoch->fence && !are_ordered(order->edge, block->epoch)))
 		return NULL;
-	epoch = block->epoch;
-	*ret_must_seal = !epoch->fence;
-	if (!epoch->fence || !are_ordered(order->edge, epoch))
-		return NULL;
-	epoch_leave_locked(heap, block);
-	order_add_edge(order, epoch, epoch->id, only);
-	stats_count(&heap->config.stats->early_count, 1);
 	return block;
+}
+
+void
+order_take_early_locked(struct heap *heap, struct block *block)
+{
+	struct epoch *epoch = block->epoch;
+	struct order_stream only;
+
+	order_mode(&heap->order, &only);
+	epoch_leave_locked(heap, block);
+	order_add_edge(&heap->order, epoch, epoch->id, only);
+	stats_count(&heap->config.stats->early_count, 1);
+}
+
+static bool
+is_listed(const struct block *block)
+{
+	return block->state == BLOCK_PENDING && !list_is_empty(&block->link);
+}
+
+/* Out of where it is, to be part of a pending block. */
+static bool
+give_up_locked(struct heap *heap, struct block *block)
+{
+	if (!block)
+		return false;
+	if (is_listed(block))
+		epoch_leave_locked(heap, block);
+	else if (block->state == BLOCK_FREE)
+		heap_withdraw_locked(heap, block);
+	else
+		return false;
+	return true;
+}
+
+/*
+ * While one stream alone has unfinished work, whose memory it was before is no difference to the
+ * next owner: the newest fence covers all. If a second stream comes meanwhile, what was complete
+ * waits for that fence.
+ */
+void
+order_merge_locked(struct heap *heap, struct block *block)
+{
+	struct segment *segment = block->segment;
+	struct epoch *epoch = block->epoch;
+	struct block *prev = block->prev;
+	const uint32_t freed_by = block->freed_by;
+
+	epoch_leave_locked(heap, block);
+	if (give_up_locked(heap, prev)) {
+		segment_merge_next(segment, &heap->blocks, prev);
+		block = prev;
+	}
+	if (give_up_locked(heap, block->next))
+		segment_merge_next(segment, &heap->blocks, block);
+	block->freed_by = freed_by;
+	epoch_add_rest_locked(heap, block, epoch);
 }
 
 /* Let the stream come after the edge; natively the free has waited for that work. Lets go of the

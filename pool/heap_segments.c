@@ -11,18 +11,40 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/*
+ * Requests that are large, but not very, share segments: each of its own would be a driver call for
+ * every size that is new.
+ */
 size_t
 heap_segment_bytes(const struct heap *heap, size_t requested_bytes)
 {
-	return heap_is_arena_request(heap, requested_bytes)
-		       ? SEGMENT_ARENA_BYTES
-		       : heap_segment_bytes_min(heap, requested_bytes);
+	enum { SHARED_REQUEST_MAX_BYTES = 8 << 20, SHARED_SEGMENT_BYTES = 16 << 20 };
+
+	if (heap_is_arena_request(heap, requested_bytes))
+		return SEGMENT_ARENA_BYTES;
+	if (heap->config.kind == HEAP_DEVICE && heap_splits(heap) &&
+	    requested_bytes <= SHARED_REQUEST_MAX_BYTES)
+		return SHARED_SEGMENT_BYTES;
+	return heap_segment_bytes_min(heap, requested_bytes);
 }
 
 size_t
 heap_segment_bytes_min(const struct heap *heap, size_t requested_bytes)
 {
-	return heap_round(heap, requested_bytes);
+	const size_t size_bytes = heap_round(heap, requested_bytes);
+
+	if (heap->config.kind != HEAP_DEVICE || heap->config.is_account ||
+	    heap_is_arena_request(heap, requested_bytes))
+		return size_bytes;
+	return (size_bytes + SEGMENT_ARENA_BYTES - 1) / SEGMENT_ARENA_BYTES * SEGMENT_ARENA_BYTES;
+}
+
+static size_t
+unit_bytes(const struct heap *heap, size_t requested_bytes)
+{
+	if (heap_is_arena_request(heap, requested_bytes))
+		return BLOCK_UNIT_BYTES;
+	return heap->config.kind == HEAP_DEVICE && heap_splits(heap) ? BLOCK_LARGE_UNIT_BYTES : 0;
 }
 
 static struct segment *
@@ -97,7 +119,7 @@ adopt(struct heap *heap, struct segment *segment, size_t requested_bytes, unsign
 	int r = HEAP_E_METADATA;
 
 	thread_lock(&heap->lock);
-	if (!segment_set_up(segment, &heap->blocks, heap_is_arena_request(heap, requested_bytes)))
+	if (!segment_set_up(segment, &heap->blocks, unit_bytes(heap, requested_bytes)))
 		goto unlock;
 	/* Release: whoever finds the segment in the map finds its heap set up. */
 	atomic_store_explicit(&segment->heap, heap, memory_order_release);

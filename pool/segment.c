@@ -41,7 +41,7 @@ block_free(struct block_store *store, struct block *block)
 static struct block **
 start_of(const struct segment *segment, uint64_t addr)
 {
-	return &segment->starts[(addr - segment->addr) / BLOCK_UNIT_BYTES];
+	return &segment->starts[(addr - segment->addr) / segment->unit_bytes];
 }
 
 static void
@@ -56,7 +56,7 @@ segment_block_at(const struct segment *segment, uint64_t addr)
 {
 	if (addr == segment->addr)
 		return segment->first;
-	if (!segment->starts || (addr - segment->addr) % BLOCK_UNIT_BYTES)
+	if (!segment->starts || (addr - segment->addr) % segment->unit_bytes)
 		return NULL;
 	return *start_of(segment, addr);
 }
@@ -74,16 +74,17 @@ segment_block_holding(const struct segment *segment, uint64_t addr)
 }
 
 bool
-segment_set_up(struct segment *segment, struct block_store *store, bool is_arena)
+segment_set_up(struct segment *segment, struct block_store *store, size_t unit_bytes)
 {
 	struct block *block = block_new(store);
 
 	if (!block)
 		return false;
 	segment->starts = NULL;
-	if (is_arena) {
+	segment->unit_bytes = unit_bytes;
+	if (unit_bytes) {
 		segment->starts =
-			calloc(segment->size_bytes / BLOCK_UNIT_BYTES, sizeof(*segment->starts));
+			calloc(segment->size_bytes / unit_bytes, sizeof(*segment->starts));
 		if (!segment->starts) {
 			block_free(store, block);
 			return false;

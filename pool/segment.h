@@ -6,7 +6,7 @@
  *
  * The blocks of a segment lie side by side and cover it without a gap; two free neighbours are
  * always merged, so a free block's neighbours are live or pending. An arena is split for many small
- * blocks; any other segment holds exactly one.
+ * blocks, others for large ones, or they hold exactly one.
  *
  * Segments and blocks are type-stable: their memory is reused for others of the kind, never given
  * back, because addr_map_find() may answer a segment that is going away. Whoever got one from the
@@ -23,6 +23,7 @@
 
 enum {
 	BLOCK_UNIT_BYTES = 512,
+	BLOCK_LARGE_UNIT_BYTES = 64 << 10, /* in segments for large blocks */
 	SEGMENT_ARENA_BYTES = 2 << 20,
 };
 
@@ -62,7 +63,8 @@ struct segment {
 	uint64_t addr;
 	size_t size_bytes;
 	struct block *first;
-	struct block **starts; /* arena: the block that starts at each unit, or NULL; else NULL */
+	size_t unit_bytes;     /* blocks are multiples of it; 0: there is one block, for ever */
+	struct block **starts; /* the block that starts at each unit, or NULL; of one block: NULL */
 	struct list link;      /* heap->segments, or the spare list */
 	struct list idle_link; /* heap->idle while wholly free */
 	bool is_exported; /* a block of it is or was: gives complete blocks only, and goes back to
@@ -87,7 +89,13 @@ struct block *segment_block_holding(const struct segment *segment, uint64_t addr
 
 /* Set the segment up with one block over all of it, in state BLOCK_PENDING and on no list. False:
  * no memory. */
-bool segment_set_up(struct segment *segment, struct block_store *store, bool is_arena);
+bool segment_set_up(struct segment *segment, struct block_store *store, size_t unit_bytes);
+
+static inline bool
+segment_is_arena(const struct segment *segment)
+{
+	return segment->unit_bytes == BLOCK_UNIT_BYTES;
+}
 
 /* Give all blocks back to the store. */
 void segment_tear_down(struct segment *segment, struct block_store *store);

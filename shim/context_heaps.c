@@ -17,6 +17,7 @@ new_heap(struct context *context, struct backend_cuda *backend, enum heap_kind k
 		.owner = context,
 		.kind = kind,
 		.is_account = init_options()->mode == OPTION_MODE_ACCOUNT,
+		.is_split = kind == HEAP_DEVICE,
 		.is_early = order_is_early(),
 		.attention = &submit_attention.n,
 	};

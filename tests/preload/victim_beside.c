@@ -5,7 +5,7 @@
  */
 #include "tests/preload/victim_held.h"
 
-enum { N_BYTES = 8 << 20, N_SMALL = 80, SMALL_BYTES = 4096, NEW = 0x6c };
+enum { N_BYTES = 12 << 20, N_SMALL = 80, SMALL_BYTES = 4096, NEW = 0x6c };
 
 static struct poolshim_api api;
 static bool is_shimmed;

@@ -107,7 +107,7 @@ export_and_wait(int handles, int end)
 	char byte;
 
 	victim_start();
-	MUST(cuMemAlloc_v2(&addr, 3 * UNIT));
+	MUST(cuMemAlloc_v2(&addr, 12 * UNIT));
 	MUST(cuIpcGetMemHandle(&handle, addr));
 	if (write(handles, &handle, sizeof(handle)) != sizeof(handle) || read(end, &byte, 1) < 0)
 		_exit(1);
@@ -145,15 +145,15 @@ test_ipc(const struct exporter *exporter)
 		return;
 	}
 	MUST(cuIpcOpenMemHandle_v2(&first, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-	expect(0, "imported", 3 * UNIT, "opened");
+	expect(0, "imported", 12 * UNIT, "opened");
 	MUST(cuIpcOpenMemHandle(&second, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	EXPECT(first == second, "opened twice, it is at two addresses");
-	expect(0, "imported", 3 * UNIT, "opened twice");
+	expect(0, "imported", 12 * UNIT, "opened twice");
 	MUST(cuIpcCloseMemHandle(first));
-	expect(0, "imported", 3 * UNIT, "closed once");
+	expect(0, "imported", 12 * UNIT, "closed once");
 	MUST(cusim_fail("cuIpcCloseMemHandle", 1, CUDA_ERROR_UNKNOWN));
 	EXPECT(cuIpcCloseMemHandle(first) == CUDA_ERROR_UNKNOWN, "the close did not fail");
-	expect(0, "imported", 3 * UNIT, "not closed");
+	expect(0, "imported", 12 * UNIT, "not closed");
 	MUST(cuIpcCloseMemHandle(first));
 	expect(0, "imported", 0, "closed twice");
 	EXPECT(cuIpcCloseMemHandle(first) != CUDA_SUCCESS, "closed three times");

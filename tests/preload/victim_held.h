@@ -113,7 +113,7 @@ victim_stream(void)
 static inline void VICTIM_UNUSED
 victim_expect_recycling(const struct poolshim_api *api, const char *when)
 {
-	enum { N_ROUNDS = 8, N_BYTES = 6 << 20 };
+	enum { N_ROUNDS = 8, N_BYTES = 12 << 20 };
 	const size_t total_before = api->total_bytes(0), used_before = api->used_bytes(0);
 
 	for (int i = 0; i < N_ROUNDS; i++) {

@@ -6,8 +6,8 @@
 #include "tests/preload/victim_held.h"
 
 enum {
-	N_BYTES = 8 << 20,
-	N_SEEN = 64, /* so many calls of a context are kept one by one */
+	N_BYTES = 12 << 20, /* with a segment of its own */
+	N_SEEN = 64,        /* so many calls of a context are kept one by one */
 	N_PROBES = 4,
 	OLD = 0x01,
 	NEW = 0x6c,

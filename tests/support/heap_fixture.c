@@ -20,46 +20,45 @@ struct stats stats;
 struct heap *heap;
 
 static void
-setup_kind(enum heap_kind kind, bool is_account, _Atomic uint64_t *attention)
+setup(struct heap_config *config)
 {
-	struct heap_config config = {
-		.backend = &fake.backend,
-		.stats = &stats,
-		.owner = &fake,
-		.kind = kind,
-		.is_account = is_account,
-		.is_early = attention != NULL,
-		.attention = attention,
-	};
-
+	config->backend = &fake.backend;
+	config->stats = &stats;
+	config->owner = &fake;
 	fake_backend_init(&fake, FIXTURE_CAPACITY_MIB * MIB);
 	pool_init(&pool);
-	heap = heap_new(&pool, &config);
+	heap = heap_new(&pool, config);
 	cr_assert_not_null(heap, "no heap");
 }
 
 void
 heap_fixture_setup(void)
 {
-	setup_kind(HEAP_DEVICE, false, NULL);
+	setup(&(struct heap_config){.kind = HEAP_DEVICE});
 }
 
 void
 heap_fixture_setup_host(void)
 {
-	setup_kind(HEAP_HOST, false, NULL);
+	setup(&(struct heap_config){.kind = HEAP_HOST});
 }
 
 void
 heap_fixture_setup_account(void)
 {
-	setup_kind(HEAP_DEVICE, true, NULL);
+	setup(&(struct heap_config){.kind = HEAP_DEVICE, .is_account = true});
 }
 
 void
 heap_fixture_setup_early(_Atomic uint64_t *attention)
 {
-	setup_kind(HEAP_DEVICE, false, attention);
+	setup(&(struct heap_config){.kind = HEAP_DEVICE, .is_early = true, .attention = attention});
+}
+
+void
+heap_fixture_setup_split(void)
+{
+	setup(&(struct heap_config){.kind = HEAP_DEVICE, .is_split = true});
 }
 
 void

@@ -31,6 +31,10 @@ void heap_fixture_setup_account(void);
 
 /* Device memory that may be handed out early, of a context that nobody has watched yet. */
 void heap_fixture_setup_early(_Atomic uint64_t *attention);
+
+/* Device memory in which large requests share segments. */
+void heap_fixture_setup_split(void);
+
 void heap_fixture_teardown(void);
 
 /* Hand out from what is held, else grow by the usual segment. Asserts that one of them works. */

@@ -311,15 +311,101 @@ Test(heap_order, a_dependent_launch_is_a_plain_one_after_a_hand_out)
 
 Test(heap_order, parts_of_an_early_block_stay_pending)
 {
-	uint64_t addr = take_or_grow(64 * KIB), again;
+	uint64_t addr = take_or_grow(64 * KIB), behind = take_or_grow(512), again;
 
-	give_complete(take_or_grow(512));
 	submit(S);
 	give(addr);
-	while (is_handed_out(900 * KIB, &again))
-		;
-	while (heap_take(heap, 512, 0, &again) == HEAP_OK && n_early() == 0)
-		;
-	cr_expect_eq(n_early(), 1, "nothing was handed out early");
+	cr_assert(is_handed_out(512, &again));
+	cr_expect_eq(again, addr, "a larger hole was cut, though a smaller one fits");
+	cr_expect_eq(n_early(), 1);
+	cr_expect_eq(stats_read(&stats.pending_bytes), 64 * KIB - 512);
 	assert_heap_is_sound("after a part was handed out");
+	cr_assert(is_handed_out(63 * KIB, &again), "the other part is lost");
+	cr_expect_eq(again, addr + 512);
+	give(behind);
+}
+
+Test(heap_order, pending_neighbours_become_one)
+{
+	uint64_t first = take_or_grow(300 * KIB), second = take_or_grow(300 * KIB);
+	uint64_t third = take_or_grow(300 * KIB), behind = take_or_grow(1 * MIB - 512), again;
+
+	submit(S);
+	give(first);
+	submit(S);
+	give(third);
+	submit(S);
+	give(second);
+	submit(S);
+	cr_assert(is_handed_out(900 * KIB, &again), "three neighbours are not one");
+	cr_expect_eq(again, first);
+	submit(T);
+	cr_expect_eq(fake_backend_edge_waited(&fake), fake_backend_n_recorded(&fake),
+		     "not the fence of the last of them");
+	assert_heap_is_sound("after the neighbours were one");
+	give(behind);
+}
+
+Test(heap_order, neighbours_stay_apart_with_several_streams)
+{
+	uint64_t first = take_or_grow(512), second = take_or_grow(512), again;
+
+	submit(S);
+	submit(T);
+	give(first);
+	heap_settle(heap);
+	fake_backend_complete_all(&fake);
+	give(second);
+	heap_settle(heap);
+	cr_assert(is_handed_out(512, &again));
+	cr_expect_eq(again, first, "what was complete waits for its neighbour");
+}
+
+/* Large requests that share segments. */
+
+static void
+setup_split(void)
+{
+	heap_fixture_setup_split();
+}
+
+TestSuite(heap_split, .init = setup_split, .fini = heap_fixture_teardown, .timeout = 20);
+
+Test(heap_split, large_requests_share_a_segment)
+{
+	uint64_t a = take_or_grow(3 * MIB), b = take_or_grow(5 * MIB);
+
+	cr_expect_eq(fake_backend_n_mappings(&fake), 1);
+	cr_expect_eq(stats_read(&stats.used_bytes), 8 * MIB);
+	give_complete(a);
+	give_complete(b);
+	cr_expect_eq(take_or_grow(16 * MIB), a, "what was split is not one again");
+	assert_heap_is_sound("after the split");
+}
+
+Test(heap_split, a_block_is_rounded_to_64_KiB)
+{
+	take_or_grow(20 * MIB + 1);
+	cr_expect_eq(stats_read(&stats.used_bytes), 20 * MIB + 64 * KIB);
+	cr_expect_eq(stats_read(&stats.total_bytes), 22 * MIB);
+}
+
+Test(heap_split, the_smallest_hole_that_fits_is_cut)
+{
+	uint64_t large = take_or_grow(40 * MIB), small = take_or_grow(20 * MIB);
+
+	give_complete(small);
+	give_complete(large);
+	cr_expect_eq(take_or_grow(18 * MIB), small);
+}
+
+Test(heap_split, exact_from_when_memory_may_become_short)
+{
+	uint64_t large = take_or_grow(40 * MIB), addr;
+
+	give_complete(large);
+	heap_set_exact(heap);
+	cr_expect_eq(heap_take(heap, 20 * MIB, 0, &addr), HEAP_E_MISS, "a segment was cut");
+	cr_expect_eq(heap_take(heap, 39 * MIB, 0, &addr), HEAP_OK, "rounded to 2 MiB it is 40");
+	cr_expect_eq(stats_read(&stats.used_bytes), 40 * MIB);
 }

@@ -27,10 +27,14 @@ static const struct part_case {
 	{{(2 << 20) - 512, 512, 65535}, true},
 	{{1 << 20, 1 << 20, 1}, true},
 	{{65535 * 512, 1 << 20, 65535}, true},
-	{{65536 * 512, 512, 0}, false},
+	{{65536 * 512, 512, 0}, true},
 	{{513, 512, 0}, false},
 	{{512, 0, 0}, false},
 	{{512, (1 << 20) + 1, 0}, false},
+	{{64 << 10, (1 << 20) + 1, 0}, true},
+	{{((size_t)1 << 34) - (64 << 10), (size_t)1 << 34, 0}, true},
+	{{(size_t)1 << 34, 2 << 20, 0}, false},
+	{{0, ((size_t)1 << 34) + 1, 0}, false},
 };
 
 TEST_ROWS(ipc_handle, a_part_comes_back_as_it_was_sealed, parts)

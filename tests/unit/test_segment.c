@@ -9,14 +9,14 @@ static struct block_store store;
 static struct segment segment;
 
 static void
-set_up(size_t size_bytes, bool is_arena)
+set_up(size_t size_bytes, size_t unit_bytes)
 {
 	block_store_init(&store);
 	list_init(&segment.link);
 	list_init(&segment.idle_link);
 	segment.addr = BASE;
 	segment.size_bytes = size_bytes;
-	cr_assert(segment_set_up(&segment, &store, is_arena), "no memory");
+	cr_assert(segment_set_up(&segment, &store, unit_bytes), "no memory");
 }
 
 static size_t
@@ -31,7 +31,7 @@ n_spare(void)
 
 Test(segment, a_fresh_one_is_one_block_over_all_of_it)
 {
-	set_up(SEGMENT_ARENA_BYTES, true);
+	set_up(SEGMENT_ARENA_BYTES, BLOCK_UNIT_BYTES);
 	cr_expect_eq(segment.first->addr, BASE);
 	cr_expect_eq(segment.first->size_bytes, SEGMENT_ARENA_BYTES);
 	cr_expect_eq(segment.first->state, BLOCK_PENDING);
@@ -46,7 +46,7 @@ Test(segment, split_and_merge_restore_the_block)
 	struct block *a, *b, *c;
 	size_t n_before;
 
-	set_up(SEGMENT_ARENA_BYTES, true);
+	set_up(SEGMENT_ARENA_BYTES, BLOCK_UNIT_BYTES);
 	n_before = n_spare();
 	a = segment.first;
 	c = segment_split(&segment, &store, a, 1024);
@@ -75,14 +75,14 @@ Test(segment, split_and_merge_restore_the_block)
 
 Test(segment, a_block_is_not_split_into_nothing)
 {
-	set_up(SEGMENT_ARENA_BYTES, true);
+	set_up(SEGMENT_ARENA_BYTES, BLOCK_UNIT_BYTES);
 	cr_expect_null(segment_split(&segment, &store, segment.first, SEGMENT_ARENA_BYTES));
 	segment_tear_down(&segment, &store);
 }
 
 Test(segment, only_an_arena_is_split)
 {
-	set_up(3 * SEGMENT_ARENA_BYTES, false);
+	set_up(3 * SEGMENT_ARENA_BYTES, 0);
 	cr_expect_null(segment_split(&segment, &store, segment.first, 512), "it was split");
 	cr_expect_eq(segment_block_at(&segment, BASE), segment.first);
 	cr_expect_null(segment_block_at(&segment, BASE + 512), "a block starts inside");
@@ -95,7 +95,7 @@ Test(segment, every_unit_can_be_a_block)
 	struct block *block, *rest;
 	size_t n_units = SEGMENT_ARENA_BYTES / BLOCK_UNIT_BYTES, i;
 
-	set_up(SEGMENT_ARENA_BYTES, true);
+	set_up(SEGMENT_ARENA_BYTES, BLOCK_UNIT_BYTES);
 	rest = segment.first;
 	for (i = 0; i + 1 < n_units; i++) {
 		block = rest;
