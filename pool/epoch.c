@@ -246,11 +246,16 @@ static void
 retire_epoch_locked(struct heap *heap, struct epoch *epoch)
 {
 	struct backend *backend = heap->config.backend;
+	uint64_t passed_id = epoch->covers_id;
 
 	list_remove(&epoch->link);
 	epoch->is_retired = true;
+	/* Of those that were recorded at the same time, only what both cover is known. */
+	if (epoch->covers_id + 1 == epoch->id)
+		passed_id = epoch->id;
 	if (heap->order.is_on)
-		order_complete(&heap->order, epoch, epoch->n_blockers, epoch->n_submissions,
+		order_complete(&heap->order, epoch, epoch->is_wide ? 0 : passed_id,
+			       epoch->n_blockers, epoch->n_submissions,
 			       backend->ops->coarse_ns(backend));
 	retire_blocks_locked(heap, epoch);
 }

@@ -356,6 +356,7 @@ heap_hand_out_locked(struct heap *heap, struct block *block, struct epoch *epoch
 	block->tag = tag;
 	heap->n_serials += heap->n_serials == UINT32_MAX ? 2 : 1;
 	block->serial = heap->n_serials;
+	block->edge_id = epoch ? epoch->id : 0;
 	block->is_exported = false;
 	block->has_sync_memops = false;
 	heap_relive_locked(heap, block);

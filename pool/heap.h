@@ -186,6 +186,24 @@ int heap_set_sync_memops(struct pool *pool, uint64_t addr, bool has_sync_memops)
  */
 void heap_before_submission(struct heap *heap, struct order_stream stream,
 			    const struct stream_handle *handle, bool can_wait);
+
+/* The memory that some work touches: all of it. */
+struct heap_touch {
+	unsigned n_ranges;
+	struct {
+		uint64_t addr;
+		size_t size_bytes;
+	} ranges[2];
+};
+
+/*
+ * The same for work of which it is known what memory it touches; NULL: not known. It waits for no
+ * edge if nothing of that was handed out early: false then, and the stream's next submission has to
+ * be told of, whether or not the attention moved.
+ */
+bool heap_before_touching(struct heap *heap, struct order_stream stream,
+			  const struct stream_handle *handle, bool can_wait,
+			  const struct heap_touch *touch);
 void heap_after_blocker(struct heap *heap);
 
 /*

@@ -12,6 +12,8 @@
  * of it has completed for a second.
  * Rule 8. A submission joins before it looks at the edge, a hand-out looks at who has joined before
  * it makes one, both under the heap's lock: one of them sees the other.
+ * Work that touches none of what was handed out early need not come after the edge, and must not
+ * wait for it: S may spin for that very copy. It counts as a stream's work all the same.
  * Idle. While nothing is unfinished, what is freed is complete.
  */
 #include "pool/heap_internal.h"
@@ -198,11 +200,49 @@ cover_locked(struct heap *heap)
 	open->is_awaited = false;
 }
 
+/* Can the range lie in a block that was handed out early, under an edge that is not complete? One
+ * that is not within a live block is the driver's to judge. */
+static bool
+range_meets_edge_locked(struct heap *heap, uint64_t addr, size_t size_bytes)
+{
+	struct segment *segment = addr_map_find(&heap->pool->map, addr);
+	const struct block *block;
+
+	if (!segment || size_bytes == 0)
+		return false;
+	/* relaxed: a segment of this heap stays one, since the lock is held */
+	if (atomic_load_explicit(&segment->heap, memory_order_relaxed) != heap ||
+	    addr - segment->addr >= segment->size_bytes)
+		return false;
+	block = segment_block_holding(segment, addr);
+	return block->state != BLOCK_LIVE || size_bytes > block->addr + block->size_bytes - addr ||
+	       block->edge_id > heap->order.passed_id;
+}
+
+static bool
+meets_edge_locked(struct heap *heap, const struct heap_touch *touch)
+{
+	for (unsigned i = 0; touch && i < touch->n_ranges; i++)
+		if (range_meets_edge_locked(heap, touch->ranges[i].addr,
+					    touch->ranges[i].size_bytes))
+			return true;
+	return !touch;
+}
+
 void
 heap_before_submission(struct heap *heap, struct order_stream stream,
 		       const struct stream_handle *handle, bool can_wait)
 {
+	heap_before_touching(heap, stream, handle, can_wait, NULL);
+}
+
+bool
+heap_before_touching(struct heap *heap, struct order_stream stream,
+		     const struct stream_handle *handle, bool can_wait,
+		     const struct heap_touch *touch)
+{
 	struct stream_order *order = &heap->order;
+	bool has_skipped = false;
 
 	thread_lock(&heap->lock);
 	if (!order->is_on || heap->state != HEAP_OPEN)
@@ -214,10 +254,14 @@ heap_before_submission(struct heap *heap, struct order_stream stream,
 		order_join_unknown(order);
 	else if (order_join(order, stream))
 		stats_count(&heap->config.stats->stream_switch_count, 1);
-	if (order_must_wait(order, stream))
-		wait_for_edge_locked(heap, stream, handle);
+	if (order_must_wait(order, stream)) {
+		has_skipped = !meets_edge_locked(heap, touch);
+		if (!has_skipped)
+			wait_for_edge_locked(heap, stream, handle);
+	}
 unlock:
 	thread_unlock(&heap->lock);
+	return !has_skipped;
 }
 
 void

@@ -52,6 +52,8 @@ struct block {
 	struct list epoch_link; /* pending: the epoch */
 	uint32_t freed_by;      /* pending: the thread, see thread_self() */
 	uint32_t tag;           /* while live: came with the request */
+	uint64_t edge_id; /* while live: the id of the epoch that it was handed out early from, or 0
+			   */
 	uint32_t serial;  /* while live: tells it from what lay here before; never 0, and wraps */
 	bool is_exported; /* since it was handed out: see heap_mark_exported() */
 	bool has_sync_memops; /* while live: the program's wish, where blocks share what does it */

@@ -121,9 +121,11 @@ order_end_turn(struct stream_order *order, struct epoch *drain)
 }
 
 void
-order_complete(struct stream_order *order, const struct epoch *epoch, uint64_t n_blockers,
-	       uint64_t n_submissions, uint64_t now_ns)
+order_complete(struct stream_order *order, const struct epoch *epoch, uint64_t passed_id,
+	       uint64_t n_blockers, uint64_t n_submissions, uint64_t now_ns)
 {
+	if (passed_id > order->passed_id)
+		order->passed_id = passed_id;
 	if (n_blockers > order->n_passed)
 		order->n_passed = n_blockers;
 	if (n_submissions > order->n_submissions)

@@ -60,6 +60,7 @@ struct stream_order {
 	struct epoch *edge;
 	uint64_t edge_id;
 	struct order_stream edge_stream;
+	uint64_t passed_id; /* epochs up to this one are complete */
 	struct order_stream waited[ORDER_N_WAITED];
 	unsigned n_waited;
 
@@ -109,9 +110,10 @@ bool order_may_turn(const struct stream_order *order, uint64_t now_ns);
 void order_begin_turn(struct stream_order *order, uint64_t now_ns);
 void order_end_turn(struct stream_order *order, struct epoch *drain);
 
-/* The epoch is complete, and all that was counted before its fence was recorded. */
-void order_complete(struct stream_order *order, const struct epoch *epoch, uint64_t n_blockers,
-		    uint64_t n_submissions, uint64_t now_ns);
+/* The epoch is complete, all up to passed_id, and all that was counted before its fence was
+ * recorded. */
+void order_complete(struct stream_order *order, const struct epoch *epoch, uint64_t passed_id,
+		    uint64_t n_blockers, uint64_t n_submissions, uint64_t now_ns);
 
 /* A block of the epoch is handed out early. id: in the order of their fences. */
 void order_add_edge(struct stream_order *order, struct epoch *epoch, uint64_t id,

@@ -6,6 +6,7 @@
 #include "shim/hooks.h"
 #include "shim/order.h"
 #include "shim/submit.h"
+#include "shim/touch.h"
 
 #define SYNC(name, parameters, arguments, word) \
 	CUresult name parameters \
@@ -53,9 +54,10 @@ cuEventCreateFromEGLSync(CUevent *phEvent, EGLSyncKHR eglSync, unsigned int flag
 	{ \
 		hooks_ready(); \
 		if (atomic_load_explicit(&has_others_events, memory_order_relaxed)) \
-			return SUBMIT_BLOCKER_CALL(hStream, stream0, \
+			return SUBMIT_BLOCKER_CALL(hStream, stream0, TOUCHES(touch_nothing()), \
 						   real.name(hStream, hEvent, Flags)); \
-		return SUBMIT_CALL(hStream, stream0, real.name(hStream, hEvent, Flags)); \
+		return SUBMIT_TOUCHING_CALL(hStream, stream0, TOUCHES(touch_nothing()), \
+					    real.name(hStream, hEvent, Flags)); \
 	}
 
 WAIT_EVENT(cuStreamWaitEvent, HOOK_STREAM0_LEGACY)

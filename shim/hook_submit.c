@@ -65,7 +65,7 @@
 			return CUDA_ERROR_NOT_FOUND; \
 		if ((flags)&DRIVER_CAN_WAIT) { \
 			struct heap *blocked = \
-				submit_begin_blocker(BLOCKER_WORD_##place(stream, stream0)); \
+				submit_begin_blocker(BLOCKER_WORD_##place(stream, stream0), NULL); \
 \
 			r = DRIVERS(symbol) arguments; \
 			submit_end_blocker(blocked); \

@@ -10,28 +10,30 @@
 #include "shim/init.h"
 #include "shim/outside.h"
 #include "shim/submit.h"
+#include "shim/touch.h"
 #include "shim/visible.h"
 
-#define VISIBLE(name, suffix, stream0, parameters, arguments, stream, call, is_visible) \
+#define VISIBLE(name, suffix, stream0, parameters, arguments, stream, call, touch, is_visible) \
 	CUresult name##suffix parameters \
 	{ \
 		CUresult r; \
 \
 		hooks_ready(); \
-		r = call(stream, stream0, real.name##suffix arguments); \
+		r = call(stream, stream0, touch, real.name##suffix arguments); \
 		if (r == CUDA_SUCCESS && init_is_active() && (is_visible)) \
 			visible_note(stream, stream0); \
 		return r; \
 	}
-#define VISIBLE_BY(name, parameters, arguments, stream, call, is_visible) \
-	VISIBLE(name, , HOOK_STREAM0_LEGACY, parameters, arguments, stream, call, is_visible) \
-	VISIBLE(name, _ptsz, HOOK_STREAM0_PER_THREAD, parameters, arguments, stream, call, \
+#define VISIBLE_BY(name, parameters, arguments, stream, call, touch, is_visible) \
+	VISIBLE(name, , HOOK_STREAM0_LEGACY, parameters, arguments, stream, call, touch, \
+		is_visible) \
+	VISIBLE(name, _ptsz, HOOK_STREAM0_PER_THREAD, parameters, arguments, stream, call, touch, \
 		is_visible)
-#define VISIBLE_PAIR(name, parameters, arguments, stream, is_visible) \
-	VISIBLE_BY(name, parameters, arguments, stream, SUBMIT_CALL, is_visible)
+#define VISIBLE_PAIR(name, parameters, arguments, stream, touch, is_visible) \
+	VISIBLE_BY(name, parameters, arguments, stream, SUBMIT_TOUCHING_CALL, touch, is_visible)
 /* The same for what can wait for others. */
-#define VISIBLE_BLOCKER_PAIR(name, parameters, arguments, stream, is_visible) \
-	VISIBLE_BY(name, parameters, arguments, stream, SUBMIT_BLOCKER_CALL, is_visible)
+#define VISIBLE_BLOCKER_PAIR(name, parameters, arguments, stream, touch, is_visible) \
+	VISIBLE_BY(name, parameters, arguments, stream, SUBMIT_BLOCKER_CALL, touch, is_visible)
 
 /* Where a 2D or 3D copy writes: an address of either kind, or an array, which is device memory. */
 static bool
@@ -42,95 +44,110 @@ writes_host(CUmemorytype type, CUdeviceptr dst_device)
 }
 
 VISIBLE_PAIR(cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
-	     (dst, src, ByteCount, hStream), hStream, visible_is_host(dst))
+	     (dst, src, ByteCount, hStream), hStream, TOUCHES(touch_two(dst, src, ByteCount)),
+	     visible_is_host(dst))
 VISIBLE_PAIR(cuMemcpyDtoHAsync_v2,
 	     (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
-	     (dstHost, srcDevice, ByteCount, hStream), hStream, true)
+	     (dstHost, srcDevice, ByteCount, hStream), hStream,
+	     TOUCHES(touch_two((CUdeviceptr)(uintptr_t)dstHost, srcDevice, ByteCount)), true)
 VISIBLE_PAIR(cuMemcpyDtoDAsync_v2,
 	     (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
-	     (dstDevice, srcDevice, ByteCount, hStream), hStream, visible_is_host(dstDevice))
+	     (dstDevice, srcDevice, ByteCount, hStream), hStream,
+	     TOUCHES(touch_two(dstDevice, srcDevice, ByteCount)), visible_is_host(dstDevice))
 VISIBLE_PAIR(cuMemcpyPeerAsync,
 	     (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
 	      CUcontext srcContext, size_t ByteCount, CUstream hStream),
 	     (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream), hStream,
-	     visible_is_host(dstDevice))
+	     TOUCHES(touch_two(dstDevice, srcDevice, ByteCount)), visible_is_host(dstDevice))
 VISIBLE_PAIR(cuMemcpyAtoHAsync_v2,
 	     (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
 	      CUstream hStream),
-	     (dstHost, srcArray, srcOffset, ByteCount, hStream), hStream, true)
+	     (dstHost, srcArray, srcOffset, ByteCount, hStream), hStream,
+	     TOUCHES(touch_one((CUdeviceptr)(uintptr_t)dstHost, ByteCount, 1)), true)
 VISIBLE_PAIR(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *pCopy, CUstream hStream), (pCopy, hStream),
-	     hStream, writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
+	     hStream, TOUCHES(touch_2d(pCopy)), writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
 VISIBLE_PAIR(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D *pCopy, CUstream hStream), (pCopy, hStream),
-	     hStream, writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
+	     hStream, TOUCHES(touch_3d(pCopy)), writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
 VISIBLE_PAIR(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),
-	     (pCopy, hStream), hStream, writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
+	     (pCopy, hStream), hStream, TOUCHES(touch_3d_peer(pCopy)),
+	     writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
 /* Batches: where each of them writes is not looked at. */
 VISIBLE_PAIR(cuMemcpyBatchAsync,
 	     (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
 	      CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
 	      CUstream hStream),
 	     (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream), hStream,
-	     true)
+	     NULL, true)
 VISIBLE_PAIR(cuMemcpyBatchAsync_v2,
 	     (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
 	      CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
-	     (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream), hStream, true)
+	     (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream), hStream, NULL, true)
 VISIBLE_PAIR(cuMemcpy3DBatchAsync,
 	     (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx,
 	      unsigned long long flags, CUstream hStream),
-	     (numOps, opList, failIdx, flags, hStream), hStream, true)
+	     (numOps, opList, failIdx, flags, hStream), hStream, NULL, true)
 VISIBLE_PAIR(cuMemcpy3DBatchAsync_v2,
 	     (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags,
 	      CUstream hStream),
-	     (numOps, opList, flags, hStream), hStream, true)
+	     (numOps, opList, flags, hStream), hStream, NULL, true)
 
 VISIBLE_PAIR(cuMemsetD8Async, (CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream),
-	     (dstDevice, uc, N, hStream), hStream, visible_is_host(dstDevice))
+	     (dstDevice, uc, N, hStream), hStream, TOUCHES(touch_one(dstDevice, N, 1)),
+	     visible_is_host(dstDevice))
 VISIBLE_PAIR(cuMemsetD16Async,
 	     (CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream),
-	     (dstDevice, us, N, hStream), hStream, visible_is_host(dstDevice))
+	     (dstDevice, us, N, hStream), hStream, TOUCHES(touch_one(dstDevice, N, 2)),
+	     visible_is_host(dstDevice))
 VISIBLE_PAIR(cuMemsetD32Async, (CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream),
-	     (dstDevice, ui, N, hStream), hStream, visible_is_host(dstDevice))
+	     (dstDevice, ui, N, hStream), hStream, TOUCHES(touch_one(dstDevice, N, 4)),
+	     visible_is_host(dstDevice))
 VISIBLE_PAIR(cuMemsetD2D8Async,
 	     (CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height,
 	      CUstream hStream),
-	     (dstDevice, dstPitch, uc, Width, Height, hStream), hStream, visible_is_host(dstDevice))
+	     (dstDevice, dstPitch, uc, Width, Height, hStream), hStream,
+	     TOUCHES(touch_rows(dstDevice, dstPitch, Width, 1, Height)), visible_is_host(dstDevice))
 VISIBLE_PAIR(cuMemsetD2D16Async,
 	     (CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
 	      size_t Height, CUstream hStream),
-	     (dstDevice, dstPitch, us, Width, Height, hStream), hStream, visible_is_host(dstDevice))
+	     (dstDevice, dstPitch, us, Width, Height, hStream), hStream,
+	     TOUCHES(touch_rows(dstDevice, dstPitch, Width, 2, Height)), visible_is_host(dstDevice))
 VISIBLE_PAIR(cuMemsetD2D32Async,
 	     (CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height,
 	      CUstream hStream),
-	     (dstDevice, dstPitch, ui, Width, Height, hStream), hStream, visible_is_host(dstDevice))
+	     (dstDevice, dstPitch, ui, Width, Height, hStream), hStream,
+	     TOUCHES(touch_rows(dstDevice, dstPitch, Width, 4, Height)), visible_is_host(dstDevice))
 
 VISIBLE_BLOCKER_PAIR(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void *userData),
-		     (hStream, fn, userData), hStream, true)
+		     (hStream, fn, userData), hStream, TOUCHES(touch_nothing()), true)
 VISIBLE_BLOCKER_PAIR(cuStreamAddCallback,
 		     (CUstream hStream, CUstreamCallback callback, void *userData,
 		      unsigned int flags),
-		     (hStream, callback, userData, flags), hStream, true)
+		     (hStream, callback, userData, flags), hStream, TOUCHES(touch_nothing()), true)
 
 VISIBLE_PAIR(cuStreamWriteValue32,
 	     (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
-	     (stream, addr, value, flags), stream, visible_is_host(addr))
+	     (stream, addr, value, flags), stream, TOUCHES(touch_one(addr, 1, 4)),
+	     visible_is_host(addr))
 VISIBLE_PAIR(cuStreamWriteValue32_v2,
 	     (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
-	     (stream, addr, value, flags), stream, visible_is_host(addr))
+	     (stream, addr, value, flags), stream, TOUCHES(touch_one(addr, 1, 4)),
+	     visible_is_host(addr))
 VISIBLE_PAIR(cuStreamWriteValue64,
 	     (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
-	     (stream, addr, value, flags), stream, visible_is_host(addr))
+	     (stream, addr, value, flags), stream, TOUCHES(touch_one(addr, 1, 8)),
+	     visible_is_host(addr))
 VISIBLE_PAIR(cuStreamWriteValue64_v2,
 	     (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags),
-	     (stream, addr, value, flags), stream, visible_is_host(addr))
+	     (stream, addr, value, flags), stream, TOUCHES(touch_one(addr, 1, 8)),
+	     visible_is_host(addr))
 VISIBLE_BLOCKER_PAIR(cuStreamBatchMemOp,
 		     (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
 		      unsigned int flags),
-		     (stream, count, paramArray, flags), stream, true)
+		     (stream, count, paramArray, flags), stream, NULL, true)
 VISIBLE_BLOCKER_PAIR(cuStreamBatchMemOp_v2,
 		     (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
 		      unsigned int flags),
-		     (stream, count, paramArray, flags), stream, true)
+		     (stream, count, paramArray, flags), stream, NULL, true)
 
 /* A graph may hold any of the above, and memory nodes. */
 static bool
@@ -141,4 +158,4 @@ graph_is_visible(void)
 }
 
 VISIBLE_BLOCKER_PAIR(cuGraphLaunch, (CUgraphExec hGraphExec, CUstream hStream),
-		     (hGraphExec, hStream), hStream, graph_is_visible())
+		     (hGraphExec, hStream), hStream, NULL, graph_is_visible())

@@ -100,7 +100,8 @@ join_unknown(struct context *context, struct heap *heap, enum heap_kind kind, vo
 }
 
 bool
-order_before_submission(struct submit_target target, bool can_wait, struct heap **ret_blocked)
+order_before_submission(struct submit_target target, const struct heap_touch *touch, bool can_wait,
+			struct heap **ret_blocked)
 {
 	struct order_stream stream = stream_of(&target);
 	struct stream_handle handle = {
@@ -109,6 +110,7 @@ order_before_submission(struct submit_target target, bool can_wait, struct heap 
 							    : HOOK_STREAM0_LEGACY,
 	};
 	struct context *context;
+	bool is_settled = true;
 	struct heap *heap;
 
 	if (!is_watching())
@@ -121,11 +123,11 @@ order_before_submission(struct submit_target target, bool can_wait, struct heap 
 	context = target.handle ? context_of_handle(target.handle) : context_of_zero(&stream);
 	heap = heap_of(context);
 	if (heap)
-		heap_before_submission(heap, stream, &handle, can_wait);
+		is_settled = heap_before_touching(heap, stream, &handle, can_wait, touch);
 	if (heap && ret_blocked && can_wait)
 		*ret_blocked = heap;
 	/* Which stream a stream 0 is depends on the current context, where there are several. */
-	return context && (target.handle || context_is_only());
+	return is_settled && context && (target.handle || context_is_only());
 }
 
 void

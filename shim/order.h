@@ -20,10 +20,12 @@ bool order_is_early(void);
 
 /*
  * A submission is announced, and the driver not called yet. True: the order need not hear of this
- * stream's next one unless the attention moves. can_wait: the work can wait for others;
- * *ret_blocked, for order_after_blocker() once it is submitted, or NULL.
+ * stream's next one unless the attention moves. touch: all the memory that the work touches; NULL:
+ * not known. can_wait: the work can wait for others; *ret_blocked, for order_after_blocker() once
+ * it is submitted, or NULL.
  */
-bool order_before_submission(struct submit_target target, bool can_wait, struct heap **ret_blocked);
+bool order_before_submission(struct submit_target target, const struct heap_touch *touch,
+			     bool can_wait, struct heap **ret_blocked);
 void order_after_blocker(struct heap *blocked);
 
 /*

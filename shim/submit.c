@@ -344,12 +344,12 @@ announce(uintptr_t word)
  * hear of each time, is never taken for seen.
  */
 void
-submit_tell(struct submit_slot *slot, uintptr_t word)
+submit_tell(struct submit_slot *slot, uintptr_t word, const struct heap_touch *touch)
 {
 	/* acquire: what was changed before it moved */
 	const uint64_t seen = atomic_load_explicit(&submit_attention.n, memory_order_acquire);
 	const bool is_seen =
-		order_before_submission(submit_target_of(word, thread_self()), false, NULL);
+		order_before_submission(submit_target_of(word, thread_self()), touch, false, NULL);
 
 	slot->seen = is_seen && current_of(slot) <= slot->streams + SUBMIT_N_STREAMS ? seen : 0;
 	current_of(slot)->seen = slot->seen;
@@ -358,33 +358,33 @@ submit_tell(struct submit_slot *slot, uintptr_t word)
 void
 submit_also(uintptr_t word)
 {
-	order_before_submission(submit_target_of(word, thread_self()), false, NULL);
+	order_before_submission(submit_target_of(word, thread_self()), NULL, false, NULL);
 }
 
 void
-submit_begin_slow(uintptr_t word)
+submit_begin_slow(uintptr_t word, const struct heap_touch *touch)
 {
 	struct submit_slot *slot = announce(word);
 
 	if (slot == &submit_no_slot) {
-		submit_also(word);
+		order_before_submission(submit_target_of(word, thread_self()), touch, false, NULL);
 		return;
 	}
 	/* A place that several streams share has seen nothing: 0 is never the attention's. */
 	slot->seen = current_of(slot)->seen;
 	if (atomic_load_explicit(&submit_attention.n, memory_order_relaxed) != slot->seen)
-		submit_tell(slot, word);
+		submit_tell(slot, word, touch);
 }
 
 struct heap *
-submit_begin_blocker(uintptr_t word)
+submit_begin_blocker(uintptr_t word, const struct heap_touch *touch)
 {
 	struct submit_slot *slot = announce(word);
 	struct heap *blocked = NULL;
 
 	if (slot != &submit_no_slot) /* what may be left out the next time is the same as before */
 		slot->seen = current_of(slot)->seen;
-	order_before_submission(submit_target_of(word, thread_self()), true, &blocked);
+	order_before_submission(submit_target_of(word, thread_self()), touch, true, &blocked);
 	return blocked;
 }
 

@@ -106,16 +106,20 @@ submit_word(CUstream stream, enum hook_stream0 stream0)
 	       (stream0 == HOOK_STREAM0_PER_THREAD ? SUBMIT_PER_THREAD : SUBMIT_LEGACY);
 }
 
-/* submit_begin() for a stream that this thread did not use last, and for nested submissions. */
-void submit_begin_slow(uintptr_t word);
+struct heap_touch;
+
+/* submit_begin_touching() for a stream that this thread did not use last, and for nested
+ * submissions. */
+void submit_begin_slow(uintptr_t word, const struct heap_touch *touch);
 
 /* The stream is announced, and the order wants to hear of it. */
-void submit_tell(struct submit_slot *slot, uintptr_t word);
+void submit_tell(struct submit_slot *slot, uintptr_t word, const struct heap_touch *touch);
 
 void submit_end_nested(struct submit_slot *slot);
 
+/* touch: all the memory that the work touches; NULL: not known. */
 SUBMIT_INLINE void
-submit_begin(uintptr_t word)
+submit_begin_touching(uintptr_t word, const struct heap_touch *touch)
 {
 	struct submit_slot *slot = submit_own;
 
@@ -124,7 +128,7 @@ submit_begin(uintptr_t word)
 				     atomic_load_explicit(&slot->announced, memory_order_relaxed) !=
 					     0,
 			     0)) {
-		submit_begin_slow(word);
+		submit_begin_slow(word, touch);
 		return;
 	}
 	/*
@@ -137,7 +141,13 @@ submit_begin(uintptr_t word)
 	if (__builtin_expect(atomic_load_explicit(&submit_attention.n, memory_order_relaxed) !=
 				     slot->seen,
 			     0))
-		submit_tell(slot, word);
+		submit_tell(slot, word, touch);
+}
+
+SUBMIT_INLINE void
+submit_begin(uintptr_t word)
+{
+	submit_begin_touching(word, NULL);
 }
 
 SUBMIT_INLINE void
@@ -168,17 +178,29 @@ submit_end(void)
 		submit_result; \
 	})
 
+/* The same for work of which it is known what it touches. */
+#define SUBMIT_TOUCHING_CALL(stream, stream0, touch, call) \
+	({ \
+		CUresult submit_result; \
+\
+		submit_begin_touching(submit_word(stream, stream0), touch); \
+		submit_result = (call); \
+		submit_end(); \
+		submit_result; \
+	})
+
 /*
  * The same for work that can wait for others (the CPU, other processes, other streams' later work).
  * The order hears of each, before and after.
  */
 struct heap;
-struct heap *submit_begin_blocker(uintptr_t word);
+struct heap *submit_begin_blocker(uintptr_t word, const struct heap_touch *touch);
 void submit_end_blocker(struct heap *blocked);
 
-#define SUBMIT_BLOCKER_CALL(stream, stream0, call) \
+#define SUBMIT_BLOCKER_CALL(stream, stream0, touch, call) \
 	({ \
-		struct heap *submit_blocked = submit_begin_blocker(submit_word(stream, stream0)); \
+		struct heap *submit_blocked = \
+			submit_begin_blocker(submit_word(stream, stream0), touch); \
 		CUresult submit_blocker_result = (call); \
 \
 		submit_end_blocker(submit_blocked); \

@@ -5,7 +5,7 @@
 usage: mutants.py [--jobs N] [--list] SOURCE BUILD [NAME...]
   SOURCE  the root of the tree, BUILD  a finished build of it, NAME  only these mutants
 
-The table is mutant_table.py. One file is compiled anew for each mutant, and only the product that
+The tables are mutant_table.py and mutant_touch.py. One file is compiled anew for each mutant, and only the product that
 a test runs is linked again, by the commands of the build; the tests run as Meson would run them.
 """
 
@@ -21,6 +21,7 @@ import sys
 import tempfile
 
 from mutant_table import MUTANTS
+from mutant_touch import TOUCHES
 
 LIBRARY = "shim/libpoolshim.so"
 # A mutant may wait for what never comes: that is a failure of its test, too.
@@ -234,7 +235,7 @@ def main():
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
 
-    mutants = [mutant for mutant in MUTANTS if not args.names or mutant.name in args.names]
+    mutants = [mutant for mutant in MUTANTS + TOUCHES if not args.names or mutant.name in args.names]
     if args.list:
         for mutant in mutants:
             print(f"{mutant.name}: {mutant.rule} ({mutant.file})")

@@ -4,9 +4,10 @@
 #include "shim/order.h"
 
 bool
-order_before_submission(struct submit_target target, bool can_wait, struct heap **ret_blocked)
+order_before_submission(struct submit_target target, const struct heap_touch *touch, bool can_wait,
+			struct heap **ret_blocked)
 {
-	(void)target, (void)can_wait, (void)ret_blocked;
+	(void)target, (void)touch, (void)can_wait, (void)ret_blocked;
 	return true;
 }
 

@@ -409,3 +409,68 @@ Test(heap_split, exact_from_when_memory_may_become_short)
 	cr_expect_eq(heap_take(heap, 39 * MIB, 0, &addr), HEAP_OK, "rounded to 2 MiB it is 40");
 	cr_expect_eq(stats_read(&stats.used_bytes), 40 * MIB);
 }
+
+/* Tell of work of T that touches so many bytes. */
+static bool
+touch(uint64_t addr, size_t size_bytes)
+{
+	const struct heap_touch touch = {.n_ranges = 1, .ranges = {{addr, size_bytes}}};
+	const bool is_settled = heap_before_touching(heap, T, handle, false, &touch);
+
+	fake_backend_submit(&fake);
+	return is_settled;
+}
+
+Test(heap_order, work_that_touches_nothing_handed_out_early_waits_for_no_edge)
+{
+	const uint64_t other = take_or_grow(SIZE);
+	uint64_t again;
+
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &again));
+	cr_expect_not(touch(other, SIZE), "the next submission would not be told of");
+	cr_expect_not(touch(0x7000, SIZE), "the next submission would not be told of");
+	cr_expect_eq(fake_backend_edge_waited(&fake), 0, "it waits for nothing of its own");
+	submit(T);
+	cr_expect_neq(fake_backend_edge_waited(&fake), 0, "what came after it does not wait");
+	cr_expect(touch(other, SIZE), "the stream has waited");
+}
+
+Test(heap_order, work_that_touches_what_was_handed_out_early_waits)
+{
+	uint64_t again;
+
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &again));
+	cr_expect(touch(again + SIZE - 1, 1));
+	cr_expect_neq(fake_backend_edge_waited(&fake), 0, "it runs beside the old work");
+}
+
+Test(heap_order, work_that_reaches_beyond_its_block_waits)
+{
+	const uint64_t other = take_or_grow(SIZE);
+	uint64_t again;
+
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &again));
+	cr_expect(touch(other + 1, SIZE));
+	cr_expect_neq(fake_backend_edge_waited(&fake), 0);
+}
+
+Test(heap_order, what_was_handed_out_under_an_edge_that_is_complete_is_like_any_other)
+{
+	uint64_t first, second;
+
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &first));
+	submit(S);
+	fake_backend_complete_all(&fake);
+	heap_settle(heap);
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &second));
+	cr_assert_eq(n_early(), 2);
+	cr_expect_not(touch(first, SIZE), "its old work has ended");
+	cr_expect_eq(fake_backend_edge_waited(&fake), 0);
+	cr_expect(touch(second, SIZE));
+	cr_expect_neq(fake_backend_edge_waited(&fake), 0);
+}

@@ -27,8 +27,10 @@ static struct {
 } order;
 
 bool
-order_before_submission(struct submit_target target, bool can_wait, struct heap **ret_blocked)
+order_before_submission(struct submit_target target, const struct heap_touch *touch, bool can_wait,
+			struct heap **ret_blocked)
 {
+	(void)touch;
 	order.n_told++;
 	order.n_blockers += can_wait;
 	order.last = target;

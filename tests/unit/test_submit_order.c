@@ -17,9 +17,10 @@ static struct {
 } order;
 
 bool
-order_before_submission(struct submit_target target, bool can_wait, struct heap **ret_blocked)
+order_before_submission(struct submit_target target, const struct heap_touch *touch, bool can_wait,
+			struct heap **ret_blocked)
 {
-	(void)can_wait, (void)ret_blocked;
+	(void)touch, (void)can_wait, (void)ret_blocked;
 	order.n_told++;
 	order.last = target;
 	order.announced = submit_own->announced;
