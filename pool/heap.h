@@ -182,9 +182,10 @@ int heap_set_sync_memops(struct pool *pool, uint64_t addr, bool has_sync_memops)
  * that comes later; and makes the stream wait for the newest edge, if it has to. handle: NULL for a
  * stream that nobody can name; then the edge is waited for here. can_wait: the work can wait for
  * others; heap_after_blocker() follows once it is submitted. Does nothing for a heap that is not
- * early, and in a context that is going away.
+ * early. False: the stream could not be made to wait (it captures), so its next submission has to
+ * be told of too.
  */
-void heap_before_submission(struct heap *heap, struct order_stream stream,
+bool heap_before_submission(struct heap *heap, struct order_stream stream,
 			    const struct stream_handle *handle, bool can_wait);
 
 /* The memory that some work touches: all of it. */

@@ -157,14 +157,15 @@ order_merge_locked(struct heap *heap, struct block *block)
 	epoch_add_rest_locked(heap, block, epoch);
 }
 
-/* Let the stream come after the edge; natively the free has waited for that work. Lets go of the
- * lock. */
-static void
+/* Let the stream come after the edge; natively the free has waited for that work. False: it does
+ * not, since nothing runs in it now. Lets go of the lock. */
+static bool
 wait_for_edge_locked(struct heap *heap, struct order_stream stream,
 		     const struct stream_handle *handle)
 {
 	struct backend *backend = heap->config.backend;
 	struct epoch *edge = heap->order.edge;
+	bool is_behind;
 	int r = -1;
 
 	epoch_enter_locked(edge);
@@ -182,7 +183,9 @@ wait_for_edge_locked(struct heap *heap, struct order_stream stream,
 	} else if (r < 0 && !edge->is_retired && heap->state == HEAP_OPEN) {
 		epoch_await_locked(heap, edge);
 	}
+	is_behind = r == BACKEND_OK || edge->is_retired;
 	epoch_exit_locked(heap, edge);
+	return is_behind;
 }
 
 /* Before anything is submitted after the free. */
@@ -191,7 +194,8 @@ cover_locked(struct heap *heap)
 {
 	struct epoch *open = heap->open[false];
 
-	if (!open->is_awaited || epoch_seal_locked(heap, false) == BACKEND_OK)
+	if (!open->is_awaited ||
+	    (heap->state == HEAP_OPEN && epoch_seal_locked(heap, false) == BACKEND_OK))
 		return;
 	/* It cannot be covered now. What covers it later covers more. */
 	open = heap->open[false];
@@ -229,23 +233,24 @@ meets_edge_locked(struct heap *heap, const struct heap_touch *touch)
 	return !touch;
 }
 
-void
+bool
 heap_before_submission(struct heap *heap, struct order_stream stream,
 		       const struct stream_handle *handle, bool can_wait)
 {
-	heap_before_touching(heap, stream, handle, can_wait, NULL);
+	return heap_before_touching(heap, stream, handle, can_wait, NULL);
 }
 
+/* A context that is closing may live on, so who submits to it meanwhile counts as always. */
 bool
 heap_before_touching(struct heap *heap, struct order_stream stream,
 		     const struct stream_handle *handle, bool can_wait,
 		     const struct heap_touch *touch)
 {
 	struct stream_order *order = &heap->order;
-	bool has_skipped = false;
+	bool is_heard = true;
 
 	thread_lock(&heap->lock);
-	if (!order->is_on || heap->state != HEAP_OPEN)
+	if (!order->is_on || heap->state == HEAP_GONE)
 		goto unlock;
 	if (can_wait)
 		order->n_blockers++;
@@ -254,14 +259,12 @@ heap_before_touching(struct heap *heap, struct order_stream stream,
 		order_join_unknown(order);
 	else if (order_join(order, stream))
 		stats_count(&heap->config.stats->stream_switch_count, 1);
-	if (order_must_wait(order, stream)) {
-		has_skipped = !meets_edge_locked(heap, touch);
-		if (!has_skipped)
-			wait_for_edge_locked(heap, stream, handle);
-	}
+	if (order_must_wait(order, stream))
+		is_heard = meets_edge_locked(heap, touch) && heap_is_open_locked(heap) &&
+			   (!order->edge || wait_for_edge_locked(heap, stream, handle));
 unlock:
 	thread_unlock(&heap->lock);
-	return !has_skipped;
+	return is_heard;
 }
 
 void

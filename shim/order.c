@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "shim/order.h"
 
+#include "pool/thread.h"
 #include "shim/context.h"
 #include "shim/coverage.h"
 #include "shim/init.h"
@@ -114,7 +115,7 @@ order_before_submission(struct submit_target target, const struct heap_touch *to
 	struct heap *heap;
 
 	if (!is_watching())
-		return true;
+		return !thread_holds(); /* a signal handler's says nothing of the next */
 	if (!is_stream(&target)) {
 		if (target.kind == SUBMIT_CONTEXT)
 			context_for_each_heap(join_unknown, NULL);

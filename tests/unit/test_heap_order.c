@@ -244,10 +244,25 @@ Test(heap_order, a_stream_that_captures_asks_again_later)
 	free_under(S);
 	cr_assert(is_handed_out(SIZE, &again));
 	fake_backend_fail(&fake, FAKE_OP_EDGE_WAIT, 1, 1, BACKEND_E_BUSY);
-	submit(T);
+	cr_expect_not(heap_before_submission(heap, T, handle, false),
+		      "what follows the capture goes unheard");
 	cr_expect_eq(stats_read(&stats.edge_count), 0, "it counts as waiting");
-	submit(T);
+	cr_expect(heap_before_submission(heap, T, handle, false));
 	cr_expect_eq(stats_read(&stats.edge_count), 1, "the graph's launch does not wait");
+}
+
+Test(heap_order, who_submits_while_a_context_may_be_closing_counts)
+{
+	uint64_t addr = take_or_grow(SIZE), again;
+
+	heap_close(heap);
+	submit(T);
+	heap_reopen(heap);
+	give(addr);
+	cr_expect_not(is_handed_out(SIZE, &again) && n_early() == 0,
+		      "complete, with work of T unfinished");
+	free_under(S);
+	cr_expect_not(is_handed_out(SIZE, &again), "T was forgotten");
 }
 
 Test(heap_order, an_exported_block_has_no_unfinished_work)
