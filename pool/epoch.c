@@ -188,7 +188,7 @@ close_locked(struct heap *heap, bool is_wide, struct epoch **ret_epoch)
 	epoch->is_awaited = false;
 	epoch->id = ++heap->n_epochs;
 	epoch->covers_id = heap->n_sealing > 0 ? 0 : epoch->id - 1;
-	epoch->n_blockers = heap->order.n_blockers;
+	epoch->n_blockers = order_n_coverable_blockers(&heap->order);
 	/* One more than counted, so that 0 is none. Before the record: a submission that ends later
 	 * is not covered for all that is known here. */
 	epoch->n_submissions = heap->order.is_on ? backend->ops->n_submissions(backend) + 1 : 0;

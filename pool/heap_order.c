@@ -271,7 +271,7 @@ void
 heap_after_blocker(struct heap *heap)
 {
 	thread_lock(&heap->lock);
-	heap->order.n_blockers++;
+	heap->order.n_ended_blockers++;
 	thread_unlock(&heap->lock);
 }
 

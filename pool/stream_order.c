@@ -120,6 +120,12 @@ order_end_turn(struct stream_order *order, struct epoch *drain)
 			order->turn_wait_ns ? order->turn_wait_ns * 2 : TURN_WAIT_MIN_NS;
 }
 
+uint64_t
+order_n_coverable_blockers(const struct stream_order *order)
+{
+	return order->n_ended_blockers >= order->n_blockers ? order->n_blockers : order->n_passed;
+}
+
 void
 order_complete(struct stream_order *order, const struct epoch *epoch, uint64_t passed_id,
 	       uint64_t n_blockers, uint64_t n_submissions, uint64_t now_ns)

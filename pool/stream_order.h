@@ -64,9 +64,9 @@ struct stream_order {
 	struct order_stream waited[ORDER_N_WAITED];
 	unsigned n_waited;
 
-	/* Submissions that can wait for others: begun and ended count one each. Those below
-	 * n_passed are complete. */
-	uint64_t n_blockers, n_passed;
+	/* Submissions that can wait for others. While one has begun and not ended, no fence is known
+	 * to cover it; those below n_passed are complete. */
+	uint64_t n_blockers, n_ended_blockers, n_passed;
 	uint32_t n_ghosts; /* streams that were destroyed while they counted */
 
 	/* Early hand-outs and waits so far; how many there were when a dependent launch was last
@@ -118,6 +118,9 @@ void order_complete(struct stream_order *order, const struct epoch *epoch, uint6
 /* A block of the epoch is handed out early. id: in the order of their fences. */
 void order_add_edge(struct stream_order *order, struct epoch *epoch, uint64_t id,
 		    struct order_stream only);
+
+/* Submissions that can wait for others and that a fence recorded from now on covers. */
+uint64_t order_n_coverable_blockers(const struct stream_order *order);
 
 /* Must the stream wait for order->edge before it submits? */
 bool order_must_wait(const struct stream_order *order, struct order_stream stream);

@@ -188,6 +188,20 @@ Test(heap_order, no_early_hand_out_behind_work_that_can_wait_for_others)
 	cr_expect(is_handed_out(SIZE, &again), "the wait is over, and nothing early");
 }
 
+/* A fence that comes between the begin of such a submission and the driver's taking it in. */
+Test(heap_order, a_fence_passes_no_wait_that_has_not_ended)
+{
+	uint64_t again;
+
+	free_under(S);
+	heap_before_submission(heap, S, handle, true); /* which records it */
+	fake_backend_complete_all(&fake);
+	heap_settle(heap);
+	free_under(S);
+	cr_expect_not(is_handed_out(SIZE, &again) && n_early(), "handed out behind a wait");
+	heap_after_blocker(heap);
+}
+
 Test(heap_order, no_early_hand_out_when_nothing_moves_for_a_second)
 {
 	uint64_t again;
