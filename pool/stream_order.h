@@ -64,8 +64,8 @@ struct stream_order {
 	struct order_stream waited[ORDER_N_WAITED];
 	unsigned n_waited;
 
-	/* Submissions that can wait for others. While one has begun and not ended, no fence is known
-	 * to cover it; those below n_passed are complete. */
+	/* Submissions that can wait for others. While one has begun and not ended, no fence is
+	 * known to cover it; those below n_passed are complete. */
 	uint64_t n_blockers, n_ended_blockers, n_passed;
 	uint32_t n_ghosts; /* streams that were destroyed while they counted */
 

@@ -124,10 +124,11 @@ static struct submit_slot *
 take_slot(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct submit_slot *slot = claim_slot();
+	struct submit_slot *slot = NULL;
 
-	while (!slot && add_chunk())
-		slot = claim_slot();
+	/* A signal handler that interrupted the shim gets none, and keeps none from others. */
+	while (!thread_holds() && !(slot = claim_slot()) && add_chunk())
+		;
 	if (!slot) {
 		atomic_store(&submit_is_slotless, true);
 		return &submit_no_slot;
@@ -139,8 +140,6 @@ take_slot(void)
 	/* Another thread's own stream was counted in the place of this one's. */
 	for (unsigned i = 0; i <= SUBMIT_N_STREAMS; i++)
 		slot->streams[i].seen = 0;
-	if (thread_holds())
-		return &submit_no_slot;
 	thread_hold();
 	moved()->pthread_once(&once, make_exit_key);
 	thread_release();

@@ -105,7 +105,7 @@ submit_look(void (*visit)(void *arg, const struct submit_target *target), void *
 uint64_t
 submit_n_submissions(void)
 {
-	static _Atomic uint64_t n_asked;
+	static _Atomic uint64_t n_asked = 1; /* the first may be compared with one from before */
 	uint64_t n = 0;
 
 	SUBMIT_FOR_EACH_SLOT(slot)

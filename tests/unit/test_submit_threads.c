@@ -267,17 +267,20 @@ Test(submit_threads, a_thread_without_a_slot_leaves_nothing_ruled_out)
 	const struct submit_chunk *const chunk = submit_chunks;
 	static struct stopped threads[64];
 	bool is_refused = false;
+	uint64_t n_before;
 	pthread_t late;
 
 	sem_init(&may_submit, 0, 0);
 	cr_assert_eq(pthread_create(&late, NULL, submit_without_memory, &is_refused), 0);
 	for (unsigned i = 0; i < chunk->n_slots; i++)
 		start(&threads[i], B, HOOK_STREAM0_LEGACY);
+	n_before = submit_n_submissions();
 	sem_post(&may_submit);
 	pthread_join(late, NULL);
 	if (!is_refused)
 		cr_skip_test("no seccomp filters here");
 	cr_assert_eq(submit_chunks, chunk, "there was memory for more");
+	cr_expect_neq(submit_n_submissions(), n_before, "its submission is not counted");
 	for (unsigned i = 0; i < chunk->n_slots; i++)
 		finish(&threads[i]);
 	cr_expect(look_at(A).is_announced, "a submission that nobody can see is ruled out");
