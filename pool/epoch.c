@@ -189,6 +189,7 @@ close_locked(struct heap *heap, bool is_wide, struct epoch **ret_epoch)
 	epoch->id = ++heap->n_epochs;
 	epoch->covers_id = heap->n_sealing > 0 ? 0 : epoch->id - 1;
 	epoch->n_blockers = order_n_coverable_blockers(&heap->order);
+	epoch->n_foreign = order_n_coverable_foreign(&heap->order);
 	/* One more than counted, so that 0 is none. Before the record: a submission that ends later
 	 * is not covered for all that is known here. */
 	epoch->n_submissions = heap->order.is_on ? backend->ops->n_submissions(backend) + 1 : 0;
@@ -253,6 +254,8 @@ retire_epoch_locked(struct heap *heap, struct epoch *epoch)
 	/* Of those that were recorded at the same time, only what both cover is known. */
 	if (epoch->covers_id + 1 == epoch->id)
 		passed_id = epoch->id;
+	if (epoch->is_wide && epoch->n_foreign > heap->order.n_passed_foreign)
+		heap->order.n_passed_foreign = epoch->n_foreign;
 	if (heap->order.is_on)
 		order_complete(&heap->order, epoch, epoch->is_wide ? 0 : passed_id,
 			       epoch->n_blockers, epoch->n_submissions,

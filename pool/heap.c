@@ -464,6 +464,7 @@ heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide, b
 		return HEAP_E_NOT_OURS;
 	block = segment_block_at(segment, addr);
 	if (block && block->state == BLOCK_LIVE && heap->config.kind == kind) {
+		is_wide |= order_has_foreign(&heap->order);
 		heap_take_back_locked(heap, block);
 		stats_count(&heap->config.stats->free_count, 1);
 		block->freed_by = thread_self();

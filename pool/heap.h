@@ -92,6 +92,15 @@ struct block_info {
 	size_t segment_bytes;
 };
 
+/* The memory that some work touches: all of it. */
+struct heap_touch {
+	unsigned n_ranges;
+	struct {
+		uint64_t addr;
+		size_t size_bytes;
+	} ranges[2];
+};
+
 void pool_init(struct pool *pool);
 void pool_fini(struct pool *pool);
 
@@ -188,15 +197,6 @@ int heap_set_sync_memops(struct pool *pool, uint64_t addr, bool has_sync_memops)
 bool heap_before_submission(struct heap *heap, struct order_stream stream,
 			    const struct stream_handle *handle, bool can_wait);
 
-/* The memory that some work touches: all of it. */
-struct heap_touch {
-	unsigned n_ranges;
-	struct {
-		uint64_t addr;
-		size_t size_bytes;
-	} ranges[2];
-};
-
 /*
  * The same for work of which it is known what memory it touches; NULL: not known. It waits for no
  * edge if nothing of that was handed out early: false then, and the stream's next submission has to
@@ -230,6 +230,18 @@ void heap_before_sync(struct heap *heap);
 
 /* No block is handed out early from now on; what was, stays ordered. */
 void heap_stop_early(struct heap *heap);
+
+/* The same for as long as others than the context's streams may touch its memory, at any time.
+ * True: it was not so before. */
+bool heap_share(struct heap *heap, bool is_shared);
+
+/*
+ * Around a submission of another context's that touches memory of the heap: all that touch says
+ * (NULL: not known). What of it has unfinished work of an earlier owner is waited for. Until a wide
+ * fence after it is complete no block is handed out early, and frees are wide.
+ */
+void heap_begin_foreign(struct heap *heap, const struct heap_touch *touch);
+void heap_end_foreign(struct heap *heap);
 
 /*
  * Others than the context's own streams are about to touch memory of the heap: wait until none of

@@ -30,6 +30,7 @@ struct epoch {
 	struct fence *fence; /* NULL: the epoch is open */
 	uint64_t id;         /* in the order in which they were closed, from 1 */
 	uint64_t covers_id;  /* the fences of all epochs up to this one were recorded before it */
+	uint64_t n_foreign;  /* of the order, before the fence was recorded */
 	uint64_t n_blockers, n_submissions; /* as the order and the backend counted before that */
 	unsigned n_users;                   /* threads that ask the backend about the fence now */
 	bool is_wide;

@@ -15,6 +15,9 @@
  * Work that touches none of what was handed out early need not come after the edge, and must not
  * wait for it: S may spin for that very copy. It counts as a stream's work all the same.
  * Idle. While nothing is unfinished, what is freed is complete.
+ * Rule 5. None of this while others than the context's streams touch its memory: peers, network
+ * cards, copies that another context's stream makes. Frees are wide then, since the context's own
+ * fences cover no other's work.
  */
 #include "pool/heap_internal.h"
 
@@ -353,5 +356,35 @@ heap_await_edges(struct heap *heap)
 	thread_lock(&heap->lock);
 	if (heap->state == HEAP_OPEN && heap->order.edge)
 		epoch_await_locked(heap, heap->order.edge);
+	thread_unlock(&heap->lock);
+}
+
+bool
+heap_share(struct heap *heap, bool is_shared)
+{
+	bool is_new;
+
+	thread_lock(&heap->lock);
+	is_new = is_shared && !heap->order.is_shared;
+	heap->order.is_shared = is_shared;
+	thread_unlock(&heap->lock);
+	return is_new;
+}
+
+void
+heap_begin_foreign(struct heap *heap, const struct heap_touch *touch)
+{
+	thread_lock(&heap->lock);
+	heap->order.n_foreign++;
+	if (heap->state == HEAP_OPEN && heap->order.edge && meets_edge_locked(heap, touch))
+		epoch_await_locked(heap, heap->order.edge);
+	thread_unlock(&heap->lock);
+}
+
+void
+heap_end_foreign(struct heap *heap)
+{
+	thread_lock(&heap->lock);
+	heap->order.n_ended_foreign++;
 	thread_unlock(&heap->lock);
 }

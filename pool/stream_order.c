@@ -45,7 +45,7 @@ order_mode(const struct stream_order *order, struct order_stream *ret_only)
 {
 	struct order_set both = order->now;
 
-	if (order->is_turning || order->is_stopped)
+	if (order->is_turning || order->is_stopped || order->is_shared || order_has_foreign(order))
 		return ORDER_SEVERAL;
 	join_sets(&both, &order->before);
 	*ret_only = both.only;
@@ -124,6 +124,13 @@ uint64_t
 order_n_coverable_blockers(const struct stream_order *order)
 {
 	return order->n_ended_blockers >= order->n_blockers ? order->n_blockers : order->n_passed;
+}
+
+uint64_t
+order_n_coverable_foreign(const struct stream_order *order)
+{
+	return order->n_ended_foreign >= order->n_foreign ? order->n_foreign
+							  : order->n_passed_foreign;
 }
 
 void

@@ -50,6 +50,7 @@ enum { ORDER_N_WAITED = 8 };
 struct stream_order {
 	bool is_on;              /* early reuse is wanted, and submissions are told of */
 	bool is_stopped;         /* there are submissions that nobody tells of */
+	bool is_shared;          /* others than the context's streams may touch its memory now */
 	bool is_turning;         /* a turn is under way */
 	struct order_set now;    /* who submitted since the last turn */
 	struct order_set before; /* who had before it, until the drain is complete */
@@ -67,6 +68,8 @@ struct stream_order {
 	/* Submissions that can wait for others. While one has begun and not ended, no fence is
 	 * known to cover it; those below n_passed are complete. */
 	uint64_t n_blockers, n_ended_blockers, n_passed;
+	/* Work of other contexts on this one's memory, in the same way. */
+	uint64_t n_foreign, n_ended_foreign, n_passed_foreign;
 	uint32_t n_ghosts; /* streams that were destroyed while they counted */
 
 	/* Early hand-outs and waits so far; how many there were when a dependent launch was last
@@ -88,6 +91,13 @@ order_same(struct order_stream a, struct order_stream b)
 
 /* What is known of a context that nobody watched until now. */
 void order_init(struct stream_order *order, bool is_on);
+
+/* Is there unfinished work of other contexts on the memory? */
+static inline bool
+order_has_foreign(const struct stream_order *order)
+{
+	return order->n_foreign != order->n_passed_foreign;
+}
 
 /* Who has unfinished work, over both sets. */
 enum order_mode order_mode(const struct stream_order *order, struct order_stream *ret_only);
@@ -121,6 +131,7 @@ void order_add_edge(struct stream_order *order, struct epoch *epoch, uint64_t id
 
 /* Submissions that can wait for others and that a fence recorded from now on covers. */
 uint64_t order_n_coverable_blockers(const struct stream_order *order);
+uint64_t order_n_coverable_foreign(const struct stream_order *order);
 
 /* Must the stream wait for order->edge before it submits? */
 bool order_must_wait(const struct stream_order *order, struct order_stream stream);

@@ -343,6 +343,7 @@ context_drop(struct context *context, unsigned generation)
 	for (unsigned i = 0; i < context->n_host_heaps; i++)
 		limit_release(&device_host_account, heap_drop(context->host[i].heap));
 	context->n_host_heaps = 0;
+	atomic_store(&context->n_peers, 0);
 	thread_unlock(&context->heaps_lock);
 
 	/* From here on fences of the old generation answer complete, without a driver call. */

@@ -44,6 +44,7 @@ struct context {
 	pthread_mutex_t heaps_lock; /* creation of heaps */
 	unsigned n_endings; /* under heaps_lock: context_close() without its other half yet; no heap
 			       is created */
+	atomic_uint n_peers; /* contexts that were given access to this one's memory */
 	_Atomic(struct heap *) device_heap;
 	struct backend_cuda device_backend;
 	unsigned n_host_heaps; /* under heaps_lock */

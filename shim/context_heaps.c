@@ -6,6 +6,7 @@
 #include "pool/thread.h"
 #include "shim/init.h"
 #include "shim/order.h"
+#include "shim/sharing.h"
 
 static struct heap *
 new_heap(struct context *context, struct backend_cuda *backend, enum heap_kind kind,
@@ -37,6 +38,7 @@ device_heap_slow(struct context *context)
 {
 	struct heap *heap;
 
+	sharing_look();
 	thread_lock(&context->heaps_lock);
 	heap = atomic_load_explicit(&context->device_heap, memory_order_relaxed);
 	if (!heap && may_have_heaps_locked(context)) {
@@ -44,6 +46,7 @@ device_heap_slow(struct context *context)
 		heap = new_heap(context, &context->device_backend, HEAP_DEVICE,
 				context->device->stats);
 		atomic_store_explicit(&context->device_heap, heap, memory_order_release);
+		sharing_tell_locked(context);
 	}
 	thread_unlock(&context->heaps_lock);
 	return heap;

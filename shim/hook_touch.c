@@ -7,14 +7,18 @@
  * One row gives the legacy and the per-thread body of a function.
  */
 #include "shim/hooks.h"
+#include "shim/sharing.h"
 #include "shim/submit.h"
 #include "shim/touch.h"
 
 #define TOUCHING(name, suffix, stream0, parameters, arguments, stream, call, touch) \
 	CUresult name##suffix parameters \
 	{ \
+		const struct heap_touch *known = TOUCHES(touch); \
+\
 		hooks_ready(); \
-		return call(stream, stream0, TOUCHES(touch), real.name##suffix arguments); \
+		return SHARING_CALL(stream, known, \
+				    call(stream, stream0, known, real.name##suffix arguments)); \
 	}
 #define PAIR_BY(name, suffix, parameters, arguments, stream, call, touch) \
 	TOUCHING(name, , HOOK_STREAM0_LEGACY, parameters, arguments, stream, call, touch) \

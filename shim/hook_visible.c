@@ -9,6 +9,7 @@
 #include "shim/hooks.h"
 #include "shim/init.h"
 #include "shim/outside.h"
+#include "shim/sharing.h"
 #include "shim/submit.h"
 #include "shim/touch.h"
 #include "shim/visible.h"
@@ -16,10 +17,12 @@
 #define VISIBLE(name, suffix, stream0, parameters, arguments, stream, call, touch, is_visible) \
 	CUresult name##suffix parameters \
 	{ \
+		const struct heap_touch *known = touch; \
 		CUresult r; \
 \
 		hooks_ready(); \
-		r = call(stream, stream0, touch, real.name##suffix arguments); \
+		r = SHARING_CALL(stream, known, \
+				 call(stream, stream0, known, real.name##suffix arguments)); \
 		if (r == CUDA_SUCCESS && init_is_active() && (is_visible)) \
 			visible_note(stream, stream0); \
 		return r; \

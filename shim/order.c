@@ -5,6 +5,7 @@
 #include "shim/context.h"
 #include "shim/coverage.h"
 #include "shim/init.h"
+#include "shim/sharing.h"
 
 /* Goes up when a handle may mean another stream or context than before. */
 static _Atomic uint64_t n_endings = 1;
@@ -254,6 +255,8 @@ order_why_off(void)
 		return "coverage in doubt";
 	if (init_options()->mode != OPTION_MODE_POOL)
 		return "no pool";
+	if (sharing_has_agents())
+		return "a device file of RDMA, GDRCopy or nvidia-fs is open";
 	if (!order_is_early())
 		return backend_has_fences() ? "POOLSHIM_REUSE"
 					    : "the driver has no cuCtxRecordEvent";

@@ -6,62 +6,22 @@
  * the flag, by a copy or the like in another stream. Natively this ends, so nothing may make that
  * copy wait for the kernel. What touches the memory itself waits.
  */
-#include "tests/preload/victim_held.h"
+#include "tests/preload/victim_scene.h"
 
 enum {
 	N_BYTES = 4 << 20,
 	N_SECONDS_MAX = 5,
-	OLD = 0x11,
 	NEW = 0x22,
 };
 
 static struct poolshim_api api;
 static bool is_shimmed;
 
-/* A context of its own, in which the kernel spins and nothing else was ever submitted. */
-struct scene {
-	CUcontext context;
-	struct victim_kernels kernels;
-	CUstream stream, other;
-	CUdeviceptr flag, ones; /* of 4 bytes */
-	CUdeviceptr block;
-};
-
-static void
-scene_init(struct scene *scene)
-{
-	MUST(cuCtxCreate_v2(&scene->context, 0, 0));
-	scene->kernels = victim_kernels_load();
-	scene->stream = victim_stream();
-	scene->other = victim_stream();
-	MUST(cuMemAlloc_v2(&scene->flag, 512));
-	MUST(cuMemAlloc_v2(&scene->ones, 512));
-	MUST(cuMemsetD32Async(scene->flag, 0, 1, scene->stream));
-	MUST(cuMemsetD32Async(scene->ones, 1, 1, scene->stream));
-	MUST(cuMemAlloc_v2(&scene->block, N_BYTES));
-	MUST(cuMemFree_v2(scene->block));
-	MUST(cuCtxSynchronize()); /* from here on no other stream has unfinished work */
-}
-
-static void
-scene_fini(struct scene *scene)
-{
-	MUST(cuCtxDestroy_v2(scene->context));
-}
-
-/* The kernel spins, the block behind it is freed, and handed out again. */
 static void
 hand_out_early(struct scene *scene, CUdeviceptr flag)
 {
-	CUdeviceptr freed;
-
-	MUST(cuMemAlloc_v2(&scene->block, N_BYTES));
-	victim_spin(&scene->kernels, scene->stream, flag, 0);
-	victim_fill(&scene->kernels, scene->stream, scene->block, OLD, N_BYTES);
-	freed = scene->block;
-	MUST(cuMemFree_v2(scene->block));
-	MUST(cuMemAlloc_v2(&scene->block, N_BYTES));
-	EXPECT(scene->block == freed, "nothing was handed out early: this tests nothing");
+	EXPECT(scene_hand_out(scene, flag, N_BYTES),
+	       "nothing was handed out early: this tests nothing");
 }
 
 static const uint32_t one = 1;
@@ -204,7 +164,7 @@ release_by(const struct way *way)
 	struct releaser releaser = {&scene, way};
 	pthread_t thread;
 
-	scene_init(&scene);
+	scene_init(&scene, 0);
 	hand_out_early(&scene, scene.flag);
 	if (pthread_create(&thread, NULL, release, &releaser) != 0)
 		exit(2);
@@ -221,7 +181,7 @@ touch_the_block(bool is_kernel)
 	struct victim_hold hold;
 	struct scene scene;
 
-	scene_init(&scene);
+	scene_init(&scene, 0);
 	victim_hold_init(&hold);
 	__atomic_store_n(hold.flag, 0, __ATOMIC_SEQ_CST);
 	cusim_set_mode(CUSIM_MANUAL);
