@@ -4,6 +4,7 @@
 /* Growing is the alternative. */
 #define TIGHT_WAIT_BOUND_NS UINT64_C(10000000)
 #define RUN_AHEAD_WAIT_BOUND_NS UINT64_C(10000000)
+#define RUN_AHEAD_N_FENCES 8 /* a wait for one of them leaves the others under way */
 
 /* One request on its way down the ladder. */
 struct request {
@@ -218,14 +219,16 @@ grow_when_tight(struct request *request)
 	return r;
 }
 
-/* Would growing let more memory wait for its work than the program is allowed to run ahead by? */
+/* Would growing let more memory wait for its work than the program is allowed to run ahead by? What
+ * is handed out early meanwhile does not wait. */
 static bool
 is_ahead(const struct request *request, size_t segment_bytes)
 {
 	const uint64_t pending_bytes = stats_read(&stats_of(request)->pending_bytes);
 
 	return pending_bytes > 0 && request->peers->run_ahead_bytes > 0 &&
-	       pending_bytes + segment_bytes > request->peers->run_ahead_bytes;
+	       pending_bytes + segment_bytes > request->peers->run_ahead_bytes &&
+	       !heap_is_early(request->heap);
 }
 
 static int
@@ -242,6 +245,7 @@ grow_at_first(struct request *request)
 		heap_set_exact(request->heap);
 	}
 	segment_bytes = heap_segment_bytes(request->heap, request->requested_bytes);
+	heap_set_seal_bytes(request->heap, peers->run_ahead_bytes / RUN_AHEAD_N_FENCES);
 	if (is_ahead(request, segment_bytes)) {
 		const int r = wait_for_blocks(request, heap_wait_briefly, RUN_AHEAD_WAIT_BOUND_NS);
 

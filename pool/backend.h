@@ -75,10 +75,12 @@ struct backend_ops {
 		     void *arg);
 
 	/*
-	 * Submissions that have ended, of all contexts. Whoever knows of one that ended finds it
-	 * counted. No call of the driver's, no lock: allowed with a lock of the pool held.
+	 * Submissions of all contexts: those that have ended, and those that have begun. Whoever
+	 * knows of one finds it counted; one that is under way may count more than once. No call of
+	 * the driver's, no lock: allowed with a lock of the pool held.
 	 */
 	uint64_t (*n_submissions)(struct backend *backend);
+	uint64_t (*n_begun)(struct backend *backend);
 
 	/* Monotonic time; the coarse one may lag by some milliseconds, costs next to nothing, and
 	 * is allowed with a lock of the pool held. */

@@ -30,6 +30,7 @@ add_locked(struct heap *heap, struct block *block, struct epoch *epoch)
 	block->epoch = epoch;
 	list_append(&epoch->blocks, &block->epoch_link);
 	epoch->n_blocks++;
+	epoch->n_bytes += block->size_bytes;
 	STATS_RAISE(heap->config.stats, pending_bytes, block->size_bytes);
 	STATS_RAISE(heap->config.stats, n_free_blocks, 1);
 }
@@ -59,6 +60,7 @@ epoch_leave_locked(struct heap *heap, struct block *block)
 	order_unlist_locked(heap, block);
 	list_remove(&block->epoch_link);
 	block->epoch->n_blocks--;
+	block->epoch->n_bytes -= block->size_bytes;
 	stats_lower(&stats->pending_bytes, block->size_bytes);
 	stats_lower(&stats->n_free_blocks, 1);
 }
@@ -112,7 +114,9 @@ move_blocks(struct epoch *to, struct epoch *from)
 		list_entry(at, struct block, epoch_link)->epoch = to;
 	list_splice(&to->blocks, &from->blocks);
 	to->n_blocks += from->n_blocks;
+	to->n_bytes += from->n_bytes;
 	from->n_blocks = 0;
+	from->n_bytes = 0;
 }
 
 /* What a later fence covers besides, nobody knows: none of these blocks is handed out early. */
@@ -150,7 +154,8 @@ retire_blocks_locked(struct heap *heap, struct epoch *epoch)
 
 /*
  * Is all that was freed covered already? If nothing was submitted since the newest fence, then by
- * that one; and if that one is complete, so is the open epoch.
+ * that one; and if that one is complete, so is the open epoch. What had ended before the record is
+ * covered; what has begun by now may have been submitted after it, though it has not ended yet.
  */
 static bool
 is_covered_locked(struct heap *heap)
@@ -160,7 +165,7 @@ is_covered_locked(struct heap *heap)
 	const uint64_t n_covered = newest ? newest->n_submissions : heap->order.n_submissions;
 
 	if (!heap->order.is_on || heap->order.is_stopped || heap->n_sealing > 0 || n_covered == 0 ||
-	    backend->ops->n_submissions(backend) + 1 != n_covered)
+	    backend->ops->n_begun(backend) + 1 != n_covered)
 		return false;
 	open->is_awaited = false;
 	if (newest)
@@ -182,7 +187,7 @@ close_locked(struct heap *heap, bool is_wide, struct epoch **ret_epoch)
 
 	*ret_epoch = NULL;
 	if (!fresh)
-		return BACKEND_OK; /* the frees stay uncovered, and so pending */
+		return BACKEND_E_BUSY; /* the frees stay uncovered, and so pending */
 	fresh->is_wide = is_wide;
 	heap->open[is_wide] = fresh;
 	epoch->is_awaited = false;
@@ -211,6 +216,7 @@ close_locked(struct heap *heap, bool is_wide, struct epoch **ret_epoch)
 	stats_count(&heap->config.stats->fence_count, 1);
 	epoch->fence = fence;
 	list_append(&heap->sealed, &epoch->link);
+	heap->n_wide_sealed += epoch->is_wide;
 	*ret_epoch = epoch;
 	return BACKEND_OK;
 }
@@ -250,6 +256,7 @@ retire_epoch_locked(struct heap *heap, struct epoch *epoch)
 	uint64_t passed_id = epoch->covers_id;
 
 	list_remove(&epoch->link);
+	heap->n_wide_sealed -= epoch->is_wide;
 	epoch->is_retired = true;
 	/* Of those that were recorded at the same time, only what both cover is known. */
 	if (epoch->covers_id + 1 == epoch->id)
@@ -343,6 +350,8 @@ next_to_ask_locked(struct heap *heap, const bool is_unready[2], unsigned n_skip)
 {
 	struct epoch *found = NULL;
 
+	if (is_unready[false] && heap->n_wide_sealed == 0)
+		return NULL; /* the list may be long */
 	for (struct list *at = heap->sealed.next; at != &heap->sealed; at = at->next) {
 		struct epoch *epoch = list_entry(at, struct epoch, link);
 

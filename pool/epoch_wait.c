@@ -150,6 +150,14 @@ heap_press(struct heap *heap)
 }
 
 void
+heap_set_seal_bytes(struct heap *heap, uint64_t bytes)
+{
+	thread_lock(&heap->lock);
+	heap->seal_bytes = bytes;
+	thread_unlock(&heap->lock);
+}
+
+void
 heap_set_exact(struct heap *heap)
 {
 	/* relaxed: requests that meet are served in one way or the other */

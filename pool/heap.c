@@ -182,12 +182,14 @@ heap_new(struct pool *pool, const struct heap_config *config)
 	order_init(&heap->order, config->is_early && config->kind == HEAP_DEVICE);
 	heap->frag = (struct frag){0};
 	heap->is_pressed = false;
+	heap->seal_bytes = 0;
 	list_init(&heap->segments);
 	list_init(&heap->idle);
 	list_init(&heap->held);
 	heap->n_withheld = 0;
 	list_init(&heap->sealed);
 	heap->n_epochs = 0;
+	heap->n_wide_sealed = 0;
 	heap->state = HEAP_OPEN;
 	is_set_up = epoch_set_up_locked(heap);
 	thread_unlock(&heap->lock);
@@ -451,6 +453,13 @@ heap_take(struct heap *heap, size_t requested_bytes, unsigned tag, uint64_t *ret
 	return r;
 }
 
+static bool
+is_due_locked(const struct heap *heap, const struct epoch *open)
+{
+	return open->n_blocks >= (heap->is_pressed ? 1 : EPOCH_N_FREES_MAX) ||
+	       (heap->seal_bytes && open->n_bytes >= heap->seal_bytes);
+}
+
 int
 heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide, bool is_complete)
 {
@@ -472,8 +481,7 @@ heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide, b
 			heap_retire_block_locked(heap, block);
 		else
 			epoch_add_locked(heap, block, is_wide);
-		is_due =
-			heap->open[is_wide]->n_blocks >= (heap->is_pressed ? 1 : EPOCH_N_FREES_MAX);
+		is_due = is_due_locked(heap, heap->open[is_wide]);
 		r = HEAP_OK;
 	}
 	thread_unlock(&heap->lock);

@@ -217,6 +217,9 @@ bool heap_must_not_overlap(struct heap *heap, struct order_stream stream);
 /* The stream is destroyed. Its word may mean another one from now on. */
 void heap_forget_stream(struct heap *heap, struct order_stream stream);
 
+/* The same for streams of which nobody knows how many and which. */
+void heap_forget_streams(struct heap *heap);
+
 /*
  * Begin the set of streams with unfinished work anew, if that can be of use now: with one left over
  * from a time of several, what is freed can be handed out early again. Costs every thread the fast
@@ -276,6 +279,13 @@ void heap_press(struct heap *heap);
  * and a program that fits natively fits with the pool.
  */
 void heap_set_exact(struct heap *heap);
+
+/* Is pending memory handed out early now? Then nothing is gained by waiting until it is complete.
+ */
+bool heap_is_early(struct heap *heap);
+
+/* Seal what is freed at the latest when it is so much: what a wait waits for is no more then. */
+void heap_set_seal_bytes(struct heap *heap, uint64_t bytes);
 
 /* How many waits reach the end of what is freed now; threads that go on freeing have no end. */
 unsigned heap_n_epochs(struct heap *heap);

@@ -26,7 +26,7 @@ enum heap_state {
 struct epoch {
 	struct list link;   /* heap->sealed, oldest first, or heap->spare_epochs */
 	struct list blocks; /* pending */
-	uint64_t n_blocks;
+	uint64_t n_blocks, n_bytes;
 	struct fence *fence; /* NULL: the epoch is open */
 	uint64_t id;         /* in the order in which they were closed, from 1 */
 	uint64_t covers_id;  /* the fences of all epochs up to this one were recorded before it */
@@ -70,14 +70,16 @@ struct heap {
 	struct free_index arena_early, whole_early;
 	struct stream_order order;
 
+	uint64_t seal_bytes;   /* of the open epoch at most; 0: any */
 	bool is_pressed;       /* a free is sealed at once */
 	atomic_bool is_exact;  /* large requests share no segments any more */
 	struct epoch *open[2]; /* frees that no fence covers yet: [0] of the memory's own context,
 				  [1] wide */
 	struct list sealed;
 	struct list spare_epochs;
-	uint64_t n_epochs;  /* closed so far */
-	unsigned n_sealing; /* of them, those whose fence is being recorded */
+	uint64_t n_epochs;      /* closed so far */
+	unsigned n_wide_sealed; /* epochs of heap->sealed */
+	unsigned n_sealing;     /* of them, those whose fence is being recorded */
 };
 
 /* Wait out a closing; false: the heap is gone. At a step, which the closing waits for, it is as

@@ -86,19 +86,37 @@ are_ordered(const struct epoch *edge, const struct epoch *epoch)
 	       epoch->covers_id >= edge->id;
 }
 
+static bool
+is_early_locked(const struct heap *heap)
+{
+	const struct stream_order *order = &heap->order;
+	struct order_stream only;
+
+	return order->is_on && order_mode(order, &only) == ORDER_ONE &&
+	       order->n_passed == order->n_blockers;
+}
+
+bool
+heap_is_early(struct heap *heap)
+{
+	bool is_early;
+
+	thread_lock(&heap->lock);
+	is_early = is_early_locked(heap) && is_moving_locked(heap);
+	thread_unlock(&heap->lock);
+	return is_early;
+}
+
 struct block *
 order_find_early_locked(struct heap *heap, size_t requested_bytes)
 {
-	struct stream_order *order = &heap->order;
-	struct order_stream only;
 	struct block *block;
 
-	if (!order->is_on || order_mode(order, &only) != ORDER_ONE ||
-	    order->n_passed != order->n_blockers)
+	if (!is_early_locked(heap))
 		return NULL;
 	block = heap_find_locked(heap, &heap->arena_early, &heap->whole_early, requested_bytes);
 	if (!block || !is_moving_locked(heap) ||
-	    (block->epoch->fence && !are_ordered(order->edge, block->epoch)))
+	    (block->epoch->fence && !are_ordered(heap->order.edge, block->epoch)))
 		return NULL;
 	return block;
 }
@@ -294,6 +312,14 @@ heap_forget_stream(struct heap *heap, struct order_stream stream)
 {
 	thread_lock(&heap->lock);
 	order_forget(&heap->order, stream);
+	thread_unlock(&heap->lock);
+}
+
+void
+heap_forget_streams(struct heap *heap)
+{
+	thread_lock(&heap->lock);
+	order_forget_all(&heap->order);
 	thread_unlock(&heap->lock);
 }
 

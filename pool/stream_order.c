@@ -86,6 +86,13 @@ order_forget(struct stream_order *order, struct order_stream stream)
 	order->n_waited = 0;
 }
 
+void
+order_forget_all(struct stream_order *order)
+{
+	order_forget(order, order->edge_stream);
+	order_join_unknown(order);
+}
+
 bool
 order_may_turn(const struct stream_order *order, uint64_t now_ns)
 {

@@ -111,6 +111,9 @@ void order_join_unknown(struct stream_order *order);
 /* The stream is destroyed; what it had may be unfinished, and its word may soon mean another. */
 void order_forget(struct stream_order *order, struct order_stream stream);
 
+/* The same for all streams there are. */
+void order_forget_all(struct stream_order *order);
+
 /*
  * A turn: the caller begins it, then lets others see that it did, enters whoever was submitting
  * then, and records the drain. Ends with it, or with NULL: it could not be recorded, and all is as

@@ -357,6 +357,13 @@ cuda_n_submissions(struct backend *backend)
 }
 
 static uint64_t
+cuda_n_begun(struct backend *backend)
+{
+	(void)backend;
+	return submit_n_begun();
+}
+
+static uint64_t
 cuda_coarse_ns(struct backend *backend)
 {
 	struct timespec now;
@@ -410,6 +417,7 @@ static const struct backend_ops cuda_ops = {
 	.edge_wait = cuda_edge_wait,
 	.look = cuda_look,
 	.n_submissions = cuda_n_submissions,
+	.n_begun = cuda_n_begun,
 	.now_ns = cuda_now_ns,
 	.coarse_ns = cuda_coarse_ns,
 	.pause = cuda_pause,

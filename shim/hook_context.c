@@ -7,6 +7,7 @@
 #include "shim/hooks.h"
 #include "shim/imports.h"
 #include "shim/init.h"
+#include "shim/order.h"
 #include "shim/outside.h"
 
 static CUresult
@@ -254,8 +255,10 @@ cuGreenCtxDestroy(CUgreenCtx hCtx)
 		ending = close_primary(device);
 	}
 	r = real.cuGreenCtxDestroy(hCtx);
-	if (green && r == CUDA_SUCCESS)
+	if (green && r == CUDA_SUCCESS) {
 		context_forget_green(green);
+		order_after_green_destroy(context_find_primary(device));
+	}
 	return after_release(&ending, device, r);
 }
 

@@ -10,7 +10,8 @@
 /* Goes up when a handle may mean another stream or context than before. */
 static _Atomic uint64_t n_endings = 1;
 
-static atomic_bool is_stopped;
+/* No new hand-outs are early; all that were are complete, and nobody is told any more. */
+static atomic_bool is_stopping, is_stopped;
 
 bool
 order_is_early(void)
@@ -19,13 +20,18 @@ order_is_early(void)
 
 	return init_options()->mode == OPTION_MODE_POOL &&
 	       (reuse == OPTION_REUSE_AUTO || reuse == OPTION_REUSE_RELAXED) &&
-	       backend_has_fences() && real.cuStreamWaitEvent && !atomic_load(&is_stopped);
+	       backend_has_fences() && real.cuStreamWaitEvent && !atomic_load(&is_stopping);
 }
 
+/* Until what was handed out early is complete every submission may have to wait for it. */
 static bool
 is_watching(void)
 {
-	return init_is_active() && order_is_early();
+	const enum option_reuse reuse = init_options()->reuse;
+
+	return init_is_active() && init_options()->mode == OPTION_MODE_POOL &&
+	       (reuse == OPTION_REUSE_AUTO || reuse == OPTION_REUSE_RELAXED) &&
+	       !atomic_load_explicit(&is_stopped, memory_order_relaxed);
 }
 
 /* The context of a stream that the program made. */
@@ -230,6 +236,16 @@ order_before_destroy(CUstream stream)
 	order_forget_handles();
 }
 
+void
+order_after_green_destroy(struct context *primary)
+{
+	struct heap *heap = is_watching() ? heap_of(primary) : NULL;
+
+	if (heap)
+		heap_forget_streams(heap);
+	order_forget_handles();
+}
+
 static void
 stop(struct context *context, struct heap *heap, enum heap_kind kind, void *arg)
 {
@@ -240,12 +256,15 @@ stop(struct context *context, struct heap *heap, enum heap_kind kind, void *arg)
 	heap_await_edges(heap);
 }
 
+/* Whoever meets another one here stops the heaps, too: nobody goes on before they are. */
 void
 order_heed_doubt(void)
 {
-	if (!coverage_is_in_doubt() || !is_watching() || atomic_exchange(&is_stopped, true))
+	if (!coverage_is_in_doubt() || !is_watching())
 		return;
+	atomic_store(&is_stopping, true);
 	context_for_each_heap(stop, NULL);
+	atomic_store(&is_stopped, true);
 }
 
 const char *

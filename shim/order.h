@@ -15,6 +15,8 @@
 #include "pool/heap.h"
 #include "shim/submit.h"
 
+struct context;
+
 /* Is early reuse chosen? Once the options are read. */
 bool order_is_early(void);
 
@@ -41,6 +43,9 @@ void order_after_sync(void);
 
 /* A stream is about to be destroyed, or its handle may mean another one from now on. */
 void order_before_destroy(CUstream stream);
+
+/* A green context is gone, and its streams with it; the primary one has its heap. */
+void order_after_green_destroy(struct context *primary);
 
 /* Contexts or streams have come or gone: nothing that is remembered of a handle holds. */
 void order_forget_handles(void);

@@ -241,6 +241,9 @@ void submit_look(void (*visit)(void *arg, const struct submit_target *target), v
 /* All that ever ended, by all threads; only rises. */
 uint64_t submit_n_submissions(void);
 
+/* The same and those under way, which may count more than once. */
+uint64_t submit_n_begun(void);
+
 /* Every stream's next submission is told of. */
 void submit_draw_attention(void);
 

@@ -117,6 +117,17 @@ submit_n_submissions(void)
 	return n;
 }
 
+uint64_t
+submit_n_begun(void)
+{
+	uint64_t n_announced = 0;
+
+	/* acquire: one that is not announced any more is counted below */
+	SUBMIT_FOR_EACH_SLOT(slot)
+	n_announced += atomic_load_explicit(&slot->announced, memory_order_acquire) != 0;
+	return n_announced + submit_n_submissions();
+}
+
 /* What is counted in one place of a slot. */
 struct counts {
 	uintptr_t word;

@@ -385,51 +385,53 @@ Test(heap_order, neighbours_stay_apart_with_several_streams)
 	cr_expect_eq(again, first, "what was complete waits for its neighbour");
 }
 
-/* Large requests that share segments. */
-
-static void
-setup_split(void)
+Test(heap_order, so_much_is_sealed_at_once)
 {
-	heap_fixture_setup_split();
+	uint64_t n;
+
+	submit(S);
+	submit(T);
+	heap_set_seal_bytes(heap, 2 * SIZE);
+	n = fake_backend_n_recorded(&fake);
+	give(take_or_grow(SIZE));
+	cr_expect_eq(fake_backend_n_recorded(&fake), n, "sealed too early");
+	give(take_or_grow(SIZE));
+	cr_expect_eq(fake_backend_n_recorded(&fake), n + 1, "not sealed");
 }
 
-TestSuite(heap_split, .init = setup_split, .fini = heap_fixture_teardown, .timeout = 20);
-
-Test(heap_split, large_requests_share_a_segment)
+Test(heap_order, is_early_only_under_one_stream)
 {
-	uint64_t a = take_or_grow(3 * MIB), b = take_or_grow(5 * MIB);
-
-	cr_expect_eq(fake_backend_n_mappings(&fake), 1);
-	cr_expect_eq(stats_read(&stats.used_bytes), 8 * MIB);
-	give_complete(a);
-	give_complete(b);
-	cr_expect_eq(take_or_grow(16 * MIB), a, "what was split is not one again");
-	assert_heap_is_sound("after the split");
+	submit(S);
+	cr_expect(heap_is_early(heap));
+	submit(T);
+	cr_expect_not(heap_is_early(heap));
 }
 
-Test(heap_split, a_block_is_rounded_to_64_KiB)
+Test(heap_order, a_fence_does_not_cover_what_was_under_way_as_it_was_recorded)
 {
-	take_or_grow(20 * MIB + 1);
-	cr_expect_eq(stats_read(&stats.used_bytes), 20 * MIB + 64 * KIB);
-	cr_expect_eq(stats_read(&stats.total_bytes), 22 * MIB);
+	uint64_t first = take_or_grow(SIZE), second = take_or_grow(SIZE), again, n;
+
+	submit(S);
+	give(first);
+	fake_backend_announce(&fake, S);
+	heap_before_submission(heap, S, handle, false);
+	n = fake_backend_n_recorded(&fake); /* one is under way, and has not ended */
+	give(second);
+	while (is_handed_out(SIZE, &again) && again != second)
+		;
+	cr_expect_eq(fake_backend_n_recorded(&fake), n + 1, "it may have come after the fence");
+	fake_backend_announce_none(&fake);
 }
 
-Test(heap_split, the_smallest_hole_that_fits_is_cut)
+Test(heap_order, after_streams_that_nobody_can_name_are_gone_nobody_is_alone)
 {
-	uint64_t large = take_or_grow(40 * MIB), small = take_or_grow(20 * MIB);
+	uint64_t again;
 
-	give_complete(small);
-	give_complete(large);
-	cr_expect_eq(take_or_grow(18 * MIB), small);
-}
-
-Test(heap_split, exact_from_when_memory_may_become_short)
-{
-	uint64_t large = take_or_grow(40 * MIB), addr;
-
-	give_complete(large);
-	heap_set_exact(heap);
-	cr_expect_eq(heap_take(heap, 20 * MIB, 0, &addr), HEAP_E_MISS, "a segment was cut");
-	cr_expect_eq(heap_take(heap, 39 * MIB, 0, &addr), HEAP_OK, "rounded to 2 MiB it is 40");
-	cr_expect_eq(stats_read(&stats.used_bytes), 40 * MIB);
+	free_under(S);
+	cr_assert(is_handed_out(SIZE, &again));
+	heap_forget_streams(heap);
+	submit(S);
+	cr_expect_neq(fake_backend_edge_waited(&fake), 0, "the new stream does not wait");
+	give(again);
+	cr_expect_not(is_handed_out(SIZE, &again), "two streams are taken for one");
 }

@@ -323,6 +323,14 @@ fake_n_submissions(struct backend *backend)
 	return atomic_load(&fake_of(backend)->n_submissions);
 }
 
+static uint64_t
+fake_n_begun(struct backend *backend)
+{
+	struct fake_backend *fake = fake_of(backend);
+
+	return atomic_load(&fake->n_submissions) + fake->n_announced;
+}
+
 static const struct backend_ops fake_ops = {
 	.map = fake_map,
 	.unmap = fake_unmap,
@@ -332,6 +340,7 @@ static const struct backend_ops fake_ops = {
 	.edge_wait = fake_edge_wait,
 	.look = fake_look,
 	.n_submissions = fake_n_submissions,
+	.n_begun = fake_n_begun,
 	.now_ns = fake_now_ns,
 	.coarse_ns = fake_now_ns,
 	.pause = fake_pause,

@@ -49,6 +49,7 @@ def cudnn_workloads():
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
+    import torchvision
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     torch.manual_seed(7)
@@ -62,6 +63,13 @@ def cudnn_workloads():
     steps = torch.randn(32, 8, 64, device="cuda", requires_grad=True)
     query = torch.randn(4, 8, 256, 64, device="cuda", dtype=torch.float16, requires_grad=True)
 
+    deep = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
+    images = torch.randn(16, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
+
+    def residual():
+        with torch.autocast("cuda", torch.bfloat16):
+            deep(images).sum().backward()
+
     def attention():
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
             F.scaled_dot_product_attention(query, query, query, is_causal=True).sum().backward()
@@ -74,6 +82,7 @@ def cudnn_workloads():
         "lstm": lambda: lstm(steps)[0].sum().backward(),
         "gru": lambda: gru(steps)[0].sum().backward(),
         "attention": attention,
+        "residual": residual,
     }
 
 
