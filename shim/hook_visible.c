@@ -6,6 +6,7 @@
  * One row gives the legacy and the per-thread body of a function, which differ in nothing but what
  * stream 0 means.
  */
+#include "shim/graphs.h"
 #include "shim/hooks.h"
 #include "shim/init.h"
 #include "shim/outside.h"
@@ -38,14 +39,6 @@
 #define VISIBLE_BLOCKER_PAIR(name, parameters, arguments, stream, touch, is_visible) \
 	VISIBLE_BY(name, parameters, arguments, stream, SUBMIT_BLOCKER_CALL, touch, is_visible)
 
-/* Where a 2D or 3D copy writes: an address of either kind, or an array, which is device memory. */
-static bool
-writes_host(CUmemorytype type, CUdeviceptr dst_device)
-{
-	return type == CU_MEMORYTYPE_HOST ||
-	       (type != CU_MEMORYTYPE_ARRAY && visible_is_host(dst_device));
-}
-
 VISIBLE_PAIR(cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
 	     (dst, src, ByteCount, hStream), hStream, TOUCHES(touch_two(dst, src, ByteCount)),
 	     visible_is_host(dst))
@@ -68,12 +61,14 @@ VISIBLE_PAIR(cuMemcpyAtoHAsync_v2,
 	     (dstHost, srcArray, srcOffset, ByteCount, hStream), hStream,
 	     TOUCHES(touch_one((CUdeviceptr)(uintptr_t)dstHost, ByteCount, 1)), true)
 VISIBLE_PAIR(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *pCopy, CUstream hStream), (pCopy, hStream),
-	     hStream, TOUCHES(touch_2d(pCopy)), writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
+	     hStream, TOUCHES(touch_2d(pCopy)),
+	     visible_writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
 VISIBLE_PAIR(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D *pCopy, CUstream hStream), (pCopy, hStream),
-	     hStream, TOUCHES(touch_3d(pCopy)), writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
+	     hStream, TOUCHES(touch_3d(pCopy)),
+	     visible_writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
 VISIBLE_PAIR(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),
 	     (pCopy, hStream), hStream, TOUCHES(touch_3d_peer(pCopy)),
-	     writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
+	     visible_writes_host(pCopy->dstMemoryType, pCopy->dstDevice))
 /* Batches: where each of them writes is not looked at. */
 VISIBLE_PAIR(cuMemcpyBatchAsync,
 	     (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
@@ -153,12 +148,36 @@ VISIBLE_BLOCKER_PAIR(cuStreamBatchMemOp_v2,
 		     (stream, count, paramArray, flags), stream, NULL, true)
 
 /* A graph may hold any of the above, and memory nodes. */
-static bool
-graph_is_visible(void)
+static CUresult
+launch_graph(CUgraphExec exec, CUstream stream, enum hook_stream0 stream0,
+	     CUresult (*real_launch)(CUgraphExec, CUstream))
 {
+	const unsigned facts = graphs_facts(exec);
+	CUresult r;
+
+	r = SHARING_CALL(
+		stream, NULL,
+		facts & GRAPH_CAN_WAIT
+			? SUBMIT_BLOCKER_CALL(stream, stream0, NULL, real_launch(exec, stream))
+			: SUBMIT_CALL(stream, stream0, real_launch(exec, stream)));
+	if (r != CUDA_SUCCESS || !init_is_active())
+		return r;
 	outside_read_graphs();
-	return true;
+	if (facts & GRAPH_IS_VISIBLE)
+		visible_note(stream, stream0);
+	return r;
 }
 
-VISIBLE_BLOCKER_PAIR(cuGraphLaunch, (CUgraphExec hGraphExec, CUstream hStream),
-		     (hGraphExec, hStream), hStream, NULL, graph_is_visible())
+CUresult
+cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+{
+	hooks_ready();
+	return launch_graph(hGraphExec, hStream, HOOK_STREAM0_LEGACY, real.cuGraphLaunch);
+}
+
+CUresult
+cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
+{
+	hooks_ready();
+	return launch_graph(hGraphExec, hStream, HOOK_STREAM0_PER_THREAD, real.cuGraphLaunch_ptsz);
+}

@@ -48,6 +48,14 @@ void visible_reset(struct visible *visible);
 /* May the CPU read what is written to this address? */
 bool visible_is_host(CUdeviceptr addr);
 
+/* Where a 2D or 3D copy writes: an address of either kind, or an array, which is device memory. */
+static inline bool
+visible_writes_host(CUmemorytype type, CUdeviceptr dst_device)
+{
+	return type == CU_MEMORYTYPE_HOST ||
+	       (type != CU_MEMORYTYPE_ARRAY && visible_is_host(dst_device));
+}
+
 /* A call that the CPU can see the end of was submitted to stream; stream0 says what stream 0 and
  * the handles mean. */
 void visible_note(CUstream stream, enum hook_stream0 stream0);
