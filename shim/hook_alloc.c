@@ -9,6 +9,7 @@
 #include "shim/outside.h"
 #include "shim/serve.h"
 #include "shim/submit.h"
+#include "shim/vendors.h"
 
 CUresult
 cuInit(unsigned int Flags)
@@ -165,7 +166,7 @@ cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const c
 
 	hooks_ready();
 	r = real.cuLibraryGetManaged(dptr, bytes, library, name);
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS && !vendors_is_caller(HOOK_RETURN_ADDRESS()))
 		managed_add_variable();
 	return r;
 }
@@ -181,7 +182,7 @@ cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char
 	if (r == CUDA_SUCCESS && dptr && init_is_on() &&
 	    real.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, *dptr) ==
 		    CUDA_SUCCESS &&
-	    is_managed)
+	    is_managed && !vendors_is_caller(HOOK_RETURN_ADDRESS()))
 		managed_add_variable();
 	return r;
 }

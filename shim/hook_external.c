@@ -10,6 +10,7 @@
 #include "shim/outside.h"
 #include "shim/serve.h"
 #include "shim/submit.h"
+#include "shim/vendors.h"
 
 /* The driver's answer; after an out of memory the second one, if the pool made room. */
 #define ASK(call) \
@@ -43,7 +44,7 @@ cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 	hooks_ready();
 	scope = OUTSIDE_SCOPE();
 	r = ASK(real.cuMemAllocManaged(dptr, bytesize, flags));
-	if (r == CUDA_SUCCESS && init_is_on())
+	if (r == CUDA_SUCCESS && init_is_on() && !vendors_is_caller(HOOK_RETURN_ADDRESS()))
 		managed_add(*dptr);
 	if (outside_counts(r))
 		outside_count(&scope, EXTERNAL_BY_ADDRESS, *dptr, EXTERNAL_managed, bytesize);

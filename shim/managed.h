@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Managed memory that the process holds: while there is any, a kernel may write what the CPU reads,
- * so every free waits for its context as the driver's does.
+ * Managed memory that the program holds, not a vendor's library inside it (vendors.h): while there
+ * is any, a kernel may write what the CPU reads, so every free waits for its context as the
+ * driver's does.
  *
  * Locking: its own mutex; the question itself is one atomic load.
  */

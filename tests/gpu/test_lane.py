@@ -110,6 +110,13 @@ def test_a_missing_dump_is_a_failed_check(session):
     assert failed(session) == ["no_dump: the dump can be read"], failed(session)
 
 
+def test_managed_memory_of_a_framework_is_a_failed_check(session):
+    for held in (0, 4096):
+        dump = {"devices": [{"peak_external": {"managed": held}, "callers": [{"object": "x", "external_count": 1}]}]}
+        compare.check_unmanaged(session, str(held), dump)
+    assert failed(session) == ["4096: no managed memory"], session.checks
+
+
 def test_a_dump_is_kept_under_its_name(session):
     session.run("dump", [SHELL, "-c", 'echo "{\\"devices\\": []}" >"$POOLSHIM_DUMP"'], True)
     assert session.dumps == {"dump": {"devices": []}}, session.dumps

@@ -140,3 +140,16 @@ GRAPHS = [
            [("*at = known->next;\n", ";\n"), ("\tfree(known);\n}\n\n/* Without", "}\n\n/* Without")],
            ["unit graphs/graphs/facts_are_kept*"]),
 ]
+
+VENDORS = [
+    Mutant("vendors_hold_managed_memory",
+           "what a vendor's library holds managed makes no free wait",
+           "shim/hook_external.c",
+           [("&& !vendors_is_caller(HOOK_RETURN_ADDRESS())", "")],
+           ["preload vendor"]),
+    Mutant("everybody_is_a_vendor",
+           "what the program holds managed makes every free wait",
+           "shim/vendors.c",
+           [("return path && vendors_has(path);", "return path != NULL;")],
+           ["preload vendor"]),
+]

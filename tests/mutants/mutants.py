@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 from mutant_table import MUTANTS
-from mutant_touch import GRAPHS, SHARED, TOUCHES
+from mutant_touch import GRAPHS, SHARED, TOUCHES, VENDORS
 
 LIBRARY = "shim/libpoolshim.so"
 # A mutant may wait for what never comes: that is a failure of its test, too.
@@ -235,7 +235,7 @@ def main():
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
 
-    mutants = [mutant for mutant in MUTANTS + TOUCHES + SHARED + GRAPHS if not args.names or mutant.name in args.names]
+    mutants = [mutant for mutant in MUTANTS + TOUCHES + SHARED + GRAPHS + VENDORS if not args.names or mutant.name in args.names]
     if args.list:
         for mutant in mutants:
             print(f"{mutant.name}: {mutant.rule} ({mutant.file})")

@@ -47,6 +47,14 @@ def check_books(session, name, dump):
                       f"{total} and {device['total_bytes']}")
 
 
+def check_unmanaged(session, name, dump):
+    """Managed memory of the program's makes every free wait; frameworks hold none, and what libraries hold is theirs."""
+    for device in (dump or {}).get("devices", []):
+        held = device["peak_external"]["managed"]
+        askers = [row["object"] for row in device.get("callers", []) if row.get("external_count")]
+        session.check(f"{name}: no managed memory", held == 0, f"{held} bytes at the most; asked past the pool: {askers}")
+
+
 def note_times(session, name, native, shimmed):
     for kind, result in (("native", native), ("shimmed", shimmed)):
         for line in result.lines:

@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-from lane.compare import check_books
+from lane.compare import check_books, check_unmanaged
 from lane.machine import has_module
 
 WORKLOADS = pathlib.Path(__file__).resolve().parent.parent / "workloads"
@@ -31,6 +31,7 @@ def framework(session, name):
         if match:
             found[kind] = (float(match[1]), match[2])
         check_books(session, name, result.dump)
+        check_unmanaged(session, name, result.dump)
     if len(found) == 2:
         session.check(f"{name}: the same value", found["native"][1] == found["shimmed"][1], str(found))
         session.times[name] = {kind: {"time": time_, "value": value} for kind, (time_, value) in found.items()}

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from lane.compare import check_books
+from lane.compare import check_books, check_unmanaged
 from lane.json_run import pool_figures, seconds_of
 from lane.machine import has_torch
 
@@ -55,6 +55,7 @@ def one_run(session, name, kind, found):
         found.setdefault(name, {}).setdefault(kind, []).append(
             {"ms": said[0], "value": said[1], "device_peak": peak, "pool": pool_figures(result.dump)})
     check_books(session, f"torch4_{name}", result.dump)
+    check_unmanaged(session, f"torch4_{name}", result.dump)
 
 
 def judge(session, name, by_kind):
