@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "shim/order.h"
 
+#include <time.h>
+
 #include "pool/thread.h"
 #include "shim/context.h"
 #include "shim/coverage.h"
 #include "shim/init.h"
+#include "shim/linked.h"
 #include "shim/sharing.h"
 
 /* Goes up when a handle may mean another stream or context than before. */
@@ -205,11 +208,37 @@ order_before_sync(void)
 		heap_before_sync(heap);
 }
 
+/*
+ * Objects that were loaded since may reach the driver past this library. Looked for in the
+ * program's own synchronise, where nobody waits for this thread.
+ */
+static void
+look_for_objects(void)
+{
+	enum { BETWEEN_LOOKS_NS = 50000000 };
+	static _Atomic uint64_t last_ns;
+	uint64_t last = atomic_load_explicit(&last_ns, memory_order_relaxed);
+	struct timespec now;
+	uint64_t now_ns;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	/* relaxed: it only keeps others from looking, too */
+	if (now_ns - last < BETWEEN_LOOKS_NS ||
+	    !atomic_compare_exchange_strong_explicit(&last_ns, &last, now_ns, memory_order_relaxed,
+						     memory_order_relaxed))
+		return;
+	linked_look();
+	order_heed_doubt();
+}
+
 void
 order_after_sync(void)
 {
 	struct heap *heap = heap_to_settle();
 
+	if (is_watching() && !thread_holds() && !thread_is_at_step())
+		look_for_objects();
 	if (heap)
 		heap_settle(heap); /* an error is the next request's to find */
 }

@@ -139,6 +139,11 @@ GRAPHS = [
            "shim/graphs.c",
            [("*at = known->next;\n", ";\n"), ("\tfree(known);\n}\n\n/* Without", "}\n\n/* Without")],
            ["unit graphs/graphs/facts_are_kept*"]),
+    Mutant("later_objects_are_not_looked_at",
+           "an object loaded later that reaches the driver unseen ends early hand-outs",
+           "shim/order.c",
+           [("\tlinked_look();\n", "")],
+           ["preload deepbind"]),
 ]
 
 VENDORS = [

@@ -15,8 +15,6 @@
 
 #include "tests/preload/victim_scene.h"
 
-enum { N_SECONDS_MAX = 10, N_BYTES = 4 << 20 };
-
 static struct poolshim_api api;
 static struct scene scene;
 static struct victim_hold hold;
@@ -52,33 +50,9 @@ make_own_dev(void)
 }
 
 static bool
-is_early(void)
-{
-	bool is_handed_out;
-
-	api.free_all_blocks(0);
-	__atomic_store_n(hold.flag, 0, __ATOMIC_SEQ_CST);
-	is_handed_out = scene_hand_out(&scene, (CUdeviceptr)(uintptr_t)hold.flag, N_BYTES);
-	victim_let_go(&hold);
-	MUST(cuCtxSynchronize());
-	MUST(cuMemFree_v2(scene.block));
-	MUST(cuCtxSynchronize());
-	return is_handed_out;
-}
-
-/* It is looked for now and then. */
-static bool
 becomes_early(bool is_wanted)
 {
-	struct timespec begin, now;
-
-	clock_gettime(CLOCK_MONOTONIC, &begin);
-	do {
-		if (is_early() == is_wanted)
-			return true;
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	} while (now.tv_sec - begin.tv_sec < N_SECONDS_MAX);
-	return false;
+	return scene_becomes_early(&scene, &hold, &api, is_wanted);
 }
 
 static bool
@@ -116,7 +90,8 @@ main(int argc, char **argv)
 	if (fd < 0)
 		exit(2);
 	EXPECT(becomes_early(false), "handed out while a network card may touch it");
-	EXPECT(!is_early(), "handed out while a network card may touch it");
+	EXPECT(!scene_is_early(&scene, &hold, &api),
+	       "handed out while a network card may touch it");
 	EXPECT(dump_says(argv[1], "GDRCopy"), "the dump does not say why");
 	close(fd);
 	EXPECT(becomes_early(true), "nothing is early any more when the file is closed");

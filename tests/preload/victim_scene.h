@@ -53,3 +53,37 @@ scene_hand_out(struct scene *scene, CUdeviceptr flag, size_t n_bytes)
 	MUST(cuMemAlloc_v2(&scene->block, n_bytes));
 	return scene->block == freed;
 }
+
+/* The same for any number of times: nothing is left behind it. */
+static inline bool VICTIM_UNUSED
+scene_is_early(struct scene *scene, struct victim_hold *hold, const struct poolshim_api *api)
+{
+	enum { N_BYTES = 4 << 20 };
+	bool is_early;
+
+	api->free_all_blocks(0);
+	__atomic_store_n(hold->flag, 0, __ATOMIC_SEQ_CST);
+	is_early = scene_hand_out(scene, (CUdeviceptr)(uintptr_t)hold->flag, N_BYTES);
+	victim_let_go(hold);
+	MUST(cuCtxSynchronize());
+	MUST(cuMemFree_v2(scene->block));
+	MUST(cuCtxSynchronize());
+	return is_early;
+}
+
+/* What changes it is looked for now and then. */
+static inline bool VICTIM_UNUSED
+scene_becomes_early(struct scene *scene, struct victim_hold *hold, const struct poolshim_api *api,
+		    bool is_wanted)
+{
+	enum { N_SECONDS_MAX = 10 };
+	struct timespec begin, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	do {
+		if (scene_is_early(scene, hold, api) == is_wanted)
+			return true;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while (now.tv_sec - begin.tv_sec < N_SECONDS_MAX);
+	return false;
+}
