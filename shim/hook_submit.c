@@ -10,12 +10,15 @@
 #include "shim/submit.h"
 
 /*
- * Has the driver this function? One that was found needs no hooks_ready(): that has run, or is
- * running and finds the same. relaxed: the function is code, and was there before its address.
+ * Has the driver this function, *ret_call? One that was found needs no hooks_ready(): that has run,
+ * or is running and finds the same. relaxed: the function is code, and was there before its
+ * address.
  */
-#define DRIVERS(symbol) __atomic_load_n(&real.symbol, __ATOMIC_RELAXED)
-#define IS_HERE(symbol) \
-	(__builtin_expect(DRIVERS(symbol) != NULL, 1) || (hooks_ready(), DRIVERS(symbol) != NULL))
+#define FIND(symbol, ret_call) \
+	((ret_call) = __atomic_load_n(&real.symbol, __ATOMIC_RELAXED), \
+	 __builtin_expect((ret_call) != NULL, 1) || \
+		 (hooks_ready(), \
+		  ((ret_call) = __atomic_load_n(&real.symbol, __ATOMIC_RELAXED)) != NULL))
 
 #define BEGIN_STREAM(stream, stream0) submit_begin(submit_word((stream), HOOK_STREAM0_##stream0))
 #define BEGIN_PARAM BEGIN_STREAM
@@ -59,20 +62,21 @@
 #define SUBMIT(symbol, query, kind, flags, stream0, place, stream, parameters, arguments) \
 	__attribute__((weak)) CUresult symbol parameters \
 	{ \
+		__typeof__(&symbol) call; \
 		CUresult r; \
 \
-		if (!IS_HERE(symbol)) \
+		if (!FIND(symbol, call)) \
 			return CUDA_ERROR_NOT_FOUND; \
 		if ((flags)&DRIVER_CAN_WAIT) { \
 			struct heap *blocked = \
 				submit_begin_blocker(BLOCKER_WORD_##place(stream, stream0), NULL); \
 \
-			r = DRIVERS(symbol) arguments; \
+			r = call arguments; \
 			submit_end_blocker(blocked); \
 			return r; \
 		} \
 		BEGIN_##place(stream, stream0); \
-		r = DRIVERS(symbol) arguments; \
+		r = call arguments; \
 		END_##place(stream, stream0); \
 		return r; \
 	}
@@ -85,11 +89,12 @@
 #define SYNC(symbol, query, kind, flags, stream0, place, stream, parameters, arguments) \
 	__attribute__((weak)) CUresult symbol parameters \
 	{ \
+		__typeof__(&symbol) call; \
 		CUresult r; \
 \
-		if (!IS_HERE(symbol)) \
+		if (!FIND(symbol, call)) \
 			return CUDA_ERROR_NOT_FOUND; \
-		r = DRIVERS(symbol) arguments; \
+		r = call arguments; \
 		if (r == CUDA_SUCCESS) \
 			submit_count_synchronisation(DONE_##place(stream, stream0)); \
 		return r; \

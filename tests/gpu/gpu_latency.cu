@@ -14,7 +14,7 @@
 #include "gpu_clock.cuh"
 #include "gpu_json.h"
 
-enum { N_DEVICE = 1800, N_PINNED = 200, N_KINDS = 3 };
+enum { N_DEVICE = 1000, N_PINNED = 1000, N_KINDS = 3 };
 
 static const unsigned long long KERNEL_NS = 200000000;
 

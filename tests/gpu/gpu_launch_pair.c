@@ -21,7 +21,7 @@
 
 #include "gpu_pin.h"
 
-enum { N_ROUNDS = 5000, N_WARM = 200, N_UNTIMED = 8, N_CALLS = 24, N_WAYS = 3 };
+enum { N_ROUNDS = 12000, N_WARM = 200, N_UNTIMED = 8, N_CALLS = 24, N_WAYS = 3 };
 
 #define MUST(call) \
 	do { \
