@@ -25,7 +25,7 @@ PARTS = ("launch", "times", "frameworks", "correctness", "account", "life", "con
          "routes", "coverage")
 # Run only where they are named: the proofs of the order rules, which take a run of their own, and answers to one question
 # about a driver or a library.
-ON_REQUEST = ("stamp", "latency", "hang", "capture", "overlap", "probe", "torch4", "tables")
+ON_REQUEST = ("stamp", "latency", "hang", "capture", "overlap", "probe", "torch4", "tables", "mutants")
 # Parts that use programs of other parts.
 USES = {"account": ("times",)}
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 from lane import (compare, control_block, figures, json_run, part_account, part_beside, part_coverage,  # noqa: E402
-                  part_capture, part_external, part_hang, part_launch, part_routes, part_stamp, part_tables, part_times, part_torch4,
+                  part_capture, part_external, part_hang, part_launch, part_mutants, part_routes, part_stamp, part_tables, part_times, part_torch4,
                   programs, session as lane_session)
 import measure  # noqa: E402
 from workloads import table_workloads  # noqa: E402
@@ -185,6 +185,13 @@ def test_torch_values_times_and_memory_are_judged(session):
     assert part_torch4.parse_peak("PEAK 4096 SAMPLES 3000 SECONDS 2.0\n") == {"bytes": 4096, "samples_a_second": 1500}
     line = "RESULT prefetch 3.21 ms/iter device 700 MiB torch_peak_live 0 torch_peak_reserved 0 value 4.5/6.7"
     assert part_torch4.parse([line], "prefetch") == (3.21, "4.5/6.7")
+
+
+def test_each_mutant_has_its_place_in_the_sources(session):
+    for name, (file, old, new) in part_mutants.MUTANTS.items():
+        text = (HERE.parent.parent / file).read_text(encoding="utf-8")
+        assert text.count(old) == 1 and old != new, name
+    del session
 
 
 def test_a_call_in_a_capture_may_be_served_where_that_is_listed(session):
