@@ -11,6 +11,7 @@ struct request {
 	struct heap *heap;
 	struct account *account;
 	const struct exhaust_peers *peers;
+	const struct order_stream *stream; /* NULL: for work in whatever order */
 	size_t requested_bytes;
 	unsigned tag;
 	uint64_t n_released; /* times that the request took back a reservation of its own */
@@ -37,6 +38,9 @@ from_heap(int r)
 static int
 take(struct request *request)
 {
+	if (request->stream)
+		return heap_take_in(request->heap, *request->stream, request->requested_bytes,
+				    request->tag, &request->addr);
 	return heap_take(request->heap, request->requested_bytes, request->tag, &request->addr);
 }
 
@@ -280,13 +284,15 @@ finish(struct request *request, int r, uint64_t *ret_addr)
 }
 
 int
-exhaust_alloc(struct heap *heap, struct account *account, const struct exhaust_peers *peers,
-	      size_t requested_bytes, unsigned tag, uint64_t *ret_addr)
+exhaust_alloc_in(struct heap *heap, struct account *account, const struct exhaust_peers *peers,
+		 const struct order_stream *stream, size_t requested_bytes, unsigned tag,
+		 uint64_t *ret_addr)
 {
 	struct request request = {
 		.heap = heap,
 		.account = account,
 		.peers = peers,
+		.stream = stream,
 		.requested_bytes = requested_bytes,
 		.tag = tag,
 	};
@@ -320,6 +326,13 @@ exhaust_alloc(struct heap *heap, struct account *account, const struct exhaust_p
 			stats_count(&stats->oom_avoided_count, 1);
 	}
 	return finish(&request, r, ret_addr);
+}
+
+int
+exhaust_alloc(struct heap *heap, struct account *account, const struct exhaust_peers *peers,
+	      size_t requested_bytes, unsigned tag, uint64_t *ret_addr)
+{
+	return exhaust_alloc_in(heap, account, peers, NULL, requested_bytes, tag, ret_addr);
 }
 
 int

@@ -70,6 +70,11 @@ struct exhaust_peers {
 int exhaust_alloc(struct heap *heap, struct account *account, const struct exhaust_peers *peers,
 		  size_t requested_bytes, unsigned tag, uint64_t *ret_addr);
 
+/* The same for work in the order of a stream alone: heap_take_in(). */
+int exhaust_alloc_in(struct heap *heap, struct account *account, const struct exhaust_peers *peers,
+		     const struct order_stream *stream, size_t requested_bytes, unsigned tag,
+		     uint64_t *ret_addr);
+
 /* Only count: one segment for the request. The same answers. */
 int exhaust_count_alloc(struct heap *heap, struct account *account, size_t requested_bytes,
 			unsigned tag, uint64_t *ret_addr);

@@ -58,6 +58,7 @@ word_parse(const char *text, const char *const *words, int n_words)
 WORD_OPTION(MODE, enum option_mode, OPTION_MODE_OFF + 1, "pool", "account", "off")
 WORD_OPTION(FORMAT, enum option_format, OPTION_FORMAT_JSON + 1, "text", "json")
 WORD_OPTION(REUSE, enum option_reuse, OPTION_REUSE_STRICT + 1, "auto", "relaxed", "fence", "strict")
+WORD_OPTION(ASYNC, enum option_async, OPTION_ASYNC_NATIVE + 1, "pool", "native")
 WORD_OPTION(LOG_LEVEL, enum option_log_level, OPTION_LOG_DEBUG + 1, "off", "error", "warn", "info",
 	    "debug")
 

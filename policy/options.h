@@ -39,6 +39,11 @@ enum option_reuse {
 	OPTION_REUSE_STRICT,
 };
 
+enum option_async {
+	OPTION_ASYNC_POOL,
+	OPTION_ASYNC_NATIVE,
+};
+
 struct option_amount {
 	bool is_share;
 	uint32_t share_ppb; /* of what, the option says */
@@ -63,6 +68,7 @@ enum option_log_level {
 #define OPTION_FIELD_MODE(field) enum option_mode field
 #define OPTION_FIELD_FORMAT(field) enum option_format field
 #define OPTION_FIELD_REUSE(field) enum option_reuse field
+#define OPTION_FIELD_ASYNC(field) enum option_async field
 #define OPTION_FIELD_AMOUNT(field) struct option_amount field
 #define OPTION_FIELD_LOG_LEVEL(field) enum option_log_level field
 #define OPTION_FIELD_LIMIT(field) struct limit_spec field

@@ -46,6 +46,16 @@ epoch_add_locked(struct heap *heap, struct block *block, bool is_wide)
 }
 
 void
+epoch_add_shared_locked(struct heap *heap, struct block *block)
+{
+	add_locked(heap, block, heap->open[false]);
+	if (block->share)
+		order_list_locked(heap, block);
+	else
+		order_ask_cover_locked(heap, block->epoch);
+}
+
+void
 epoch_add_rest_locked(struct heap *heap, struct block *block, struct epoch *epoch)
 {
 	add_locked(heap, block, epoch);
@@ -123,8 +133,7 @@ move_blocks(struct epoch *to, struct epoch *from)
 static void
 reopen_locked(struct heap *heap, struct epoch *epoch)
 {
-	for (struct list *at = epoch->blocks.next; at != &epoch->blocks; at = at->next)
-		order_unlist_locked(heap, list_entry(at, struct block, epoch_link));
+	order_stop_early_locked(heap, epoch);
 	move_blocks(heap->open[epoch->is_wide], epoch);
 	epoch_free_locked(heap, epoch);
 }
@@ -230,8 +239,10 @@ epoch_seal_locked(struct heap *heap, bool is_wide)
 	struct epoch *epoch;
 	int r;
 
-	if (heap->open[is_wide]->n_blocks == 0)
+	if (heap->open[is_wide]->n_blocks == 0) {
+		heap->open[is_wide]->is_awaited = false; /* all of it was handed out again */
 		return BACKEND_OK;
+	}
 	if (!is_wide && is_covered_locked(heap))
 		return BACKEND_OK;
 	r = close_locked(heap, is_wide, &epoch);

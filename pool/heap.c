@@ -128,6 +128,7 @@ pool_find(struct pool *pool, uint64_t addr, struct block_info *ret_info)
 		.requested_bytes = block->state == BLOCK_LIVE ? block->requested_bytes : 0,
 		.serial = block->state == BLOCK_LIVE ? block->serial : 0,
 		.has_sync_memops = block->has_sync_memops,
+		.is_async = block->state == BLOCK_LIVE && block->is_async,
 		.segment_addr = segment->addr,
 		.segment_bytes = segment->size_bytes,
 	};
@@ -179,6 +180,8 @@ heap_new(struct pool *pool, const struct heap_config *config)
 	free_index_init(&heap->arena_early);
 	free_index_init(&heap->whole_early);
 	heap->is_exact = false;
+	share_init_locked(heap);
+	heap->async = (struct heap_async){0};
 	order_init(&heap->order, config->is_early && config->kind == HEAP_DEVICE);
 	heap->frag = (struct frag){0};
 	heap->is_pressed = false;
@@ -341,11 +344,12 @@ heap_relive_locked(struct heap *heap, struct block *block)
 	STATS_RAISE(stats, used_bytes, block->size_bytes);
 	STATS_RAISE(stats, requested_bytes, block->requested_bytes);
 	STATS_RAISE(stats, n_used_blocks, 1);
+	async_raise_locked(heap, block);
 	stats_count(&stats->sizes[stats_size_class(block->requested_bytes)].n_live, 1);
 }
 
 void
-heap_hand_out_locked(struct heap *heap, struct block *block, struct epoch *epoch,
+heap_hand_out_locked(struct heap *heap, struct block *block, struct epoch *epoch, unsigned share,
 		     size_t requested_bytes, unsigned tag)
 {
 	struct stats *stats = heap->config.stats;
@@ -358,14 +362,20 @@ heap_hand_out_locked(struct heap *heap, struct block *block, struct epoch *epoch
 	block->tag = tag;
 	heap->n_serials += heap->n_serials == UINT32_MAX ? 2 : 1;
 	block->serial = heap->n_serials;
-	block->edge_id = epoch ? epoch->id : 0;
+	if (share)
+		block->edge_id = share_edge_id_locked(heap);
+	else
+		block->edge_id = epoch ? epoch->id : 0;
 	block->is_exported = false;
+	block->is_async = false;
 	block->has_sync_memops = false;
 	heap_relive_locked(heap, block);
-	if (rest && epoch)
+	if (rest && epoch) {
+		rest->share = (uint8_t)share;
 		epoch_add_rest_locked(heap, rest, epoch);
-	else if (rest)
+	} else if (rest) {
 		heap_insert_free_locked(heap, rest);
+	}
 	stats_count(&stats->alloc_count, 1);
 	stats_count(&stats->shares[tag].count, 1);
 	stats_count(&stats->sizes[stats_size_class(requested_bytes)].count, 1);
@@ -382,6 +392,7 @@ heap_take_back_locked(struct heap *heap, struct block *block)
 	stats_lower(&stats->used_bytes, block->size_bytes);
 	stats_lower(&stats->requested_bytes, block->requested_bytes);
 	stats_lower(&stats->n_used_blocks, 1);
+	async_lower_locked(heap, block);
 	stats_lower(&stats->sizes[stats_size_class(block->requested_bytes)].n_live, 1);
 }
 
@@ -399,36 +410,50 @@ heap_find_locked(struct heap *heap, const struct free_index *arena, const struct
 				 : free_index_find_exact(large, size_bytes);
 }
 
-static bool
-take_locked(struct heap *heap, size_t requested_bytes, unsigned tag, bool *ret_must_seal,
-	    uint64_t *ret_addr)
+/* Of two, the tighter fit: a large hole is for large requests. The first of equals. */
+static struct block *
+tighter(struct block *a, struct block *b)
 {
-	struct block *block =
-		heap_find_locked(heap, &heap->arena_free, &heap->whole_free, requested_bytes);
-	struct block *early = order_find_early_locked(heap, requested_bytes);
-	struct epoch *epoch = NULL;
+	if (!a || !b)
+		return a ? a : b;
+	return b->size_bytes < a->size_bytes ? b : a;
+}
 
-	*ret_must_seal = false;
-	/* The tighter fit: a large hole is for large requests. */
-	if (early && (!block || early->size_bytes < block->size_bytes)) {
-		*ret_must_seal = !early->epoch->fence;
-		if (*ret_must_seal)
-			return false;
-		epoch = early->epoch;
-		order_take_early_locked(heap, early);
-		block = early;
-	} else if (block) {
-		heap_withdraw_locked(heap, block);
-	} else {
+/* stream: for work in its order alone; or NULL. */
+static bool
+take_locked(struct heap *heap, const struct order_stream *stream, size_t requested_bytes,
+	    unsigned tag, bool *ret_must_seal, uint64_t *ret_addr)
+{
+	struct block *own = stream ? share_find_locked(heap, *stream, requested_bytes) : NULL;
+	struct block *free =
+		heap_find_locked(heap, &heap->arena_free, &heap->whole_free, requested_bytes);
+	struct block *early = order_find_early_locked(heap, stream, requested_bytes);
+	struct block *block;
+	struct epoch *epoch;
+	unsigned share;
+
+	if (own && early && !early->epoch->fence)
+		early = NULL; /* no fence is needed */
+	block = tighter(own, tighter(free, early));
+	epoch = block && block != free ? block->epoch : NULL;
+	share = block ? block->share : 0;
+	*ret_must_seal = block && block == early && !epoch->fence;
+	if (!block || *ret_must_seal)
 		return false;
-	}
-	heap_hand_out_locked(heap, block, epoch, requested_bytes, tag);
+	if (block == own)
+		share_take_locked(heap, block);
+	else if (block == early)
+		order_take_early_locked(heap, block);
+	else
+		heap_withdraw_locked(heap, block);
+	heap_hand_out_locked(heap, block, epoch, share, requested_bytes, tag);
 	*ret_addr = block->addr;
 	return true;
 }
 
-int
-heap_take(struct heap *heap, size_t requested_bytes, unsigned tag, uint64_t *ret_addr)
+static int
+take(struct heap *heap, const struct order_stream *stream, size_t requested_bytes, unsigned tag,
+     uint64_t *ret_addr)
 {
 	bool was_sealed = false, must_seal;
 	int r = HEAP_E_MISS;
@@ -441,7 +466,7 @@ heap_take(struct heap *heap, size_t requested_bytes, unsigned tag, uint64_t *ret
 			r = HEAP_E_CLOSED;
 			break;
 		}
-		if (take_locked(heap, requested_bytes, tag, &must_seal, ret_addr)) {
+		if (take_locked(heap, stream, requested_bytes, tag, &must_seal, ret_addr)) {
 			r = HEAP_OK;
 			break;
 		}
@@ -453,39 +478,15 @@ heap_take(struct heap *heap, size_t requested_bytes, unsigned tag, uint64_t *ret
 	return r;
 }
 
-static bool
-is_due_locked(const struct heap *heap, const struct epoch *open)
+int
+heap_take(struct heap *heap, size_t requested_bytes, unsigned tag, uint64_t *ret_addr)
 {
-	return open->n_blocks >= (heap->is_pressed ? 1 : EPOCH_N_FREES_MAX) ||
-	       (heap->seal_bytes && open->n_bytes >= heap->seal_bytes);
+	return take(heap, NULL, requested_bytes, tag, ret_addr);
 }
 
 int
-heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide, bool is_complete)
+heap_take_in(struct heap *heap, struct order_stream stream, size_t requested_bytes, unsigned tag,
+	     uint64_t *ret_addr)
 {
-	struct heap *heap;
-	struct segment *segment = pool_lock_segment(pool, addr, &heap);
-	struct block *block;
-	bool is_due = false;
-	int r = HEAP_E_INVALID;
-
-	if (!segment)
-		return HEAP_E_NOT_OURS;
-	block = segment_block_at(segment, addr);
-	if (block && block->state == BLOCK_LIVE && heap->config.kind == kind) {
-		is_wide |= order_has_foreign(&heap->order);
-		heap_take_back_locked(heap, block);
-		stats_count(&heap->config.stats->free_count, 1);
-		block->freed_by = thread_self();
-		if (is_complete || order_is_idle_locked(heap, is_wide))
-			heap_retire_block_locked(heap, block);
-		else
-			epoch_add_locked(heap, block, is_wide);
-		is_due = is_due_locked(heap, heap->open[is_wide]);
-		r = HEAP_OK;
-	}
-	thread_unlock(&heap->lock);
-	if (is_due)
-		heap_settle(heap); /* an error is the next request's to find */
-	return r;
+	return take(heap, &stream, requested_bytes, tag, ret_addr);
 }

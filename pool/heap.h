@@ -88,6 +88,7 @@ struct block_info {
 	size_t size_bytes, requested_bytes; /* requested: 0 unless live */
 	uint32_t serial;                    /* 0 unless live; see struct block */
 	bool has_sync_memops;
+	bool is_async; /* see heap_mark_async() */
 	uint64_t segment_addr;
 	size_t segment_bytes;
 };
@@ -138,6 +139,13 @@ size_t heap_segment_bytes_min(const struct heap *heap, size_t requested_bytes);
  */
 int heap_take(struct heap *heap, size_t requested_bytes, unsigned tag, uint64_t *ret_addr);
 
+/*
+ * The same for work in the order of a stream alone: also what was freed in that order
+ * (heap_give_in()), and early only where nobody has to wait for it.
+ */
+int heap_take_in(struct heap *heap, struct order_stream stream, size_t requested_bytes,
+		 unsigned tag, uint64_t *ret_addr);
+
 /* Get one more segment and hand out a block of it. HEAP_E_NO_MEMORY, _METADATA, _CLOSED or the
  * backend's status. */
 int heap_grow(struct heap *heap, size_t requested_bytes, size_t segment_bytes, unsigned tag,
@@ -150,6 +158,28 @@ int heap_grow(struct heap *heap, size_t requested_bytes, size_t segment_bytes, u
  */
 int heap_give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide,
 	      bool is_complete);
+
+/*
+ * The same in the order of a stream of the heap's context (wide: of another one's): all work that
+ * uses the block comes before what is submitted to the stream from now on. Others get it when it is
+ * complete.
+ */
+int heap_give_in(struct pool *pool, uint64_t addr, bool is_wide, struct order_stream stream);
+
+/* Has no other stream of the context unfinished work? */
+bool heap_is_alone(struct heap *heap, struct order_stream stream);
+
+/* The live block at addr came from the stream-ordered API, and counts as such until it is freed. */
+void heap_mark_async(struct pool *pool, uint64_t addr);
+
+struct heap_async {
+	uint64_t used_bytes, peak_used_bytes; /* as requested, in units of a block */
+	uint64_t peak_reserved_bytes;         /* used, and all that the device's heaps held free */
+};
+
+void heap_read_async(struct heap *heap, struct heap_async *ret_async);
+void heap_reset_async_used(struct heap *heap);
+void heap_reset_async_reserved(struct heap *heap);
 
 /*
  * Free the live block at addr, the only one of its segment, and give the segment back in the same

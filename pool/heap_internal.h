@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What the files of the heap share: heap.c (blocks), heap_figures.c (counting them), epoch.c and
- * epoch_wait.c (fences), heap_order.c (streams), heap_segments.c (growing and giving back),
- * heap_steps.c (work outside the lock).
+ * What the files of the heap share: heap.c (blocks), heap_give.c (frees), heap_figures.c (counting
+ * them), epoch.c and epoch_wait.c (fences), heap_order.c (streams), heap_stream.c (what is one
+ * stream's), heap_segments.c (growing and giving back), heap_steps.c (work outside the lock).
  *
  * Lock order: heap->lock, then pool->lock or the map's (both leaves). Names that end in _locked
  * need heap->lock.
@@ -44,6 +44,16 @@ struct epoch {
  */
 enum { EPOCH_N_FREES_MAX = 64 };
 
+enum { HEAP_N_SHARES = 8 };
+
+/* Pending blocks that one stream may have, see heap_stream.c. */
+struct stream_share {
+	struct order_stream stream; /* word 0: none any more */
+	uint64_t n_blocks;
+	bool is_set_up;
+	struct free_index arena, whole;
+};
+
 struct heap {
 	struct pool *pool;
 	struct heap_config config;
@@ -69,6 +79,8 @@ struct heap {
 	/* Device memory: pending blocks that may be handed out early, see heap_order.c. */
 	struct free_index arena_early, whole_early;
 	struct stream_order order;
+	struct stream_share shares[HEAP_N_SHARES];
+	struct heap_async async;
 
 	uint64_t seal_bytes;   /* of the open epoch at most; 0: any */
 	bool is_pressed;       /* a free is sealed at once */
@@ -124,9 +136,9 @@ void heap_insert_free_locked(struct heap *heap, struct block *block);
 void heap_withdraw_locked(struct heap *heap, struct block *block);
 
 /* Make a block that is on no list the program's. What it does not need of it is free, or pending in
- * the epoch that it came from. */
+ * the epoch and the share that it came from. */
 void heap_hand_out_locked(struct heap *heap, struct block *block, struct epoch *epoch,
-			  size_t requested_bytes, unsigned tag);
+			  unsigned share, size_t requested_bytes, unsigned tag);
 
 /* Make a block live, with its requested_bytes and tag set; undoes heap_take_back_locked(). */
 void heap_relive_locked(struct heap *heap, struct block *block);
@@ -143,6 +155,9 @@ bool epoch_set_up_locked(struct heap *heap);
 /* Put a freed block into the open epoch, and take one out that is handed out. */
 void epoch_add_locked(struct heap *heap, struct block *block, bool is_wide);
 void epoch_leave_locked(struct heap *heap, struct block *block);
+
+/* The same for one that was freed in the order of a stream; its share is set. */
+void epoch_add_shared_locked(struct heap *heap, struct block *block);
 
 /* A part of a pending block that was split off, in the same epoch. */
 void epoch_add_rest_locked(struct heap *heap, struct block *block, struct epoch *epoch);
@@ -181,18 +196,53 @@ bool order_lists_locked(const struct heap *heap, const struct block *block, bool
 /* Is what is freed now complete, because nothing is unfinished? */
 bool order_is_idle_locked(const struct heap *heap, bool is_wide);
 
-/* In and out of the index of those. */
+/* In and out of the index of those, or of its share. */
 void order_list_locked(struct heap *heap, struct block *block);
 void order_unlist_locked(struct heap *heap, struct block *block);
 
-/* A pending block that may be handed out early, once its epoch has its fence; NULL: none. */
-struct block *order_find_early_locked(struct heap *heap, size_t requested_bytes);
+/* The next submission shall cover the open epoch. */
+void order_ask_cover_locked(struct heap *heap, struct epoch *epoch);
+
+/* A pending block that may be handed out early, once its epoch has its fence; NULL: none. stream:
+ * only if that one alone has unfinished work; or NULL. */
+struct block *order_find_early_locked(struct heap *heap, const struct order_stream *stream,
+				      size_t requested_bytes);
+
+/* None of the epoch's blocks is handed out early any more. */
+void order_stop_early_locked(struct heap *heap, struct epoch *epoch);
 
 /* Take it out of its epoch; it is on no list. */
 void order_take_early_locked(struct heap *heap, struct block *block);
 
 /* A pending block becomes one with its free and its pending neighbours, in its own epoch. */
 void order_merge_locked(struct heap *heap, struct block *block);
+
+/* No stream has a share. */
+void share_init_locked(struct heap *heap);
+
+/* May a stream have what is freed now? Put it into the stream's share, and into the open epoch. */
+bool share_may_have_locked(const struct heap *heap, const struct block *block, bool is_wide);
+void share_give_locked(struct heap *heap, struct block *block, struct order_stream stream);
+
+/* In and out of the index of the block's share. */
+void share_list_locked(struct heap *heap, struct block *block);
+void share_unlist_locked(struct heap *heap, struct block *block);
+
+/* A block for a request of the stream; NULL: none. Take it out of its epoch; it is on no list. */
+struct block *share_find_locked(struct heap *heap, struct order_stream stream,
+				size_t requested_bytes);
+void share_take_locked(struct heap *heap, struct block *block);
+
+/* Under which edge it may be: see struct block. */
+uint64_t share_edge_id_locked(const struct heap *heap);
+
+/* The stream's word may mean another one from now on; every stream's may. */
+void share_forget_locked(struct heap *heap, struct order_stream stream);
+void share_forget_all_locked(struct heap *heap);
+
+/* A block of the stream-ordered API becomes live, and ends. */
+void async_raise_locked(struct heap *heap, const struct block *block);
+void async_lower_locked(struct heap *heap, const struct block *block);
 
 /* May large requests share segments? */
 bool heap_splits(const struct heap *heap);

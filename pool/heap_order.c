@@ -52,9 +52,16 @@ order_lists_locked(const struct heap *heap, const struct block *block, bool is_w
 void
 order_list_locked(struct heap *heap, struct block *block)
 {
-	struct epoch *epoch = block->epoch;
+	if (block->share)
+		share_list_locked(heap, block);
+	else
+		free_index_append(index_of(heap, block), block);
+	order_ask_cover_locked(heap, block->epoch);
+}
 
-	free_index_append(index_of(heap, block), block);
+void
+order_ask_cover_locked(struct heap *heap, struct epoch *epoch)
+{
 	if (epoch->fence || epoch->is_awaited)
 		return;
 	epoch->is_awaited = true;
@@ -65,7 +72,9 @@ order_list_locked(struct heap *heap, struct block *block)
 void
 order_unlist_locked(struct heap *heap, struct block *block)
 {
-	if (!list_is_empty(&block->link))
+	if (block->share)
+		share_unlist_locked(heap, block);
+	else if (!list_is_empty(&block->link))
 		free_index_remove(index_of(heap, block), block);
 }
 
@@ -108,11 +117,16 @@ heap_is_early(struct heap *heap)
 }
 
 struct block *
-order_find_early_locked(struct heap *heap, size_t requested_bytes)
+order_find_early_locked(struct heap *heap, const struct order_stream *stream,
+			size_t requested_bytes)
 {
+	struct order_stream only;
 	struct block *block;
 
 	if (!is_early_locked(heap))
+		return NULL;
+	order_mode(&heap->order, &only);
+	if (stream && !order_same(only, *stream))
 		return NULL;
 	block = heap_find_locked(heap, &heap->arena_early, &heap->whole_early, requested_bytes);
 	if (!block || !is_moving_locked(heap) ||
@@ -136,7 +150,7 @@ order_take_early_locked(struct heap *heap, struct block *block)
 static bool
 is_listed(const struct block *block)
 {
-	return block->state == BLOCK_PENDING && !list_is_empty(&block->link);
+	return block->state == BLOCK_PENDING && !block->share && !list_is_empty(&block->link);
 }
 
 /* Out of where it is, to be part of a pending block. */
@@ -209,6 +223,19 @@ wait_for_edge_locked(struct heap *heap, struct order_stream stream,
 	return is_behind;
 }
 
+/* What covers the epoch later covers more than its frees: none of it is handed out early. What is
+ * one stream's stays so: it needs no fence. */
+void
+order_stop_early_locked(struct heap *heap, struct epoch *epoch)
+{
+	for (struct list *at = epoch->blocks.next; at != &epoch->blocks; at = at->next) {
+		struct block *block = list_entry(at, struct block, epoch_link);
+
+		if (!block->share)
+			order_unlist_locked(heap, block);
+	}
+}
+
 /* Before anything is submitted after the free. */
 static void
 cover_locked(struct heap *heap)
@@ -220,8 +247,7 @@ cover_locked(struct heap *heap)
 		return;
 	/* It cannot be covered now. What covers it later covers more. */
 	open = heap->open[false];
-	for (struct list *at = open->blocks.next; at != &open->blocks; at = at->next)
-		order_unlist_locked(heap, list_entry(at, struct block, epoch_link));
+	order_stop_early_locked(heap, open);
 	open->is_awaited = false;
 }
 
@@ -312,6 +338,7 @@ heap_forget_stream(struct heap *heap, struct order_stream stream)
 {
 	thread_lock(&heap->lock);
 	order_forget(&heap->order, stream);
+	share_forget_locked(heap, stream);
 	thread_unlock(&heap->lock);
 }
 
@@ -320,6 +347,7 @@ heap_forget_streams(struct heap *heap)
 {
 	thread_lock(&heap->lock);
 	order_forget_all(&heap->order);
+	share_forget_all_locked(heap);
 	thread_unlock(&heap->lock);
 }
 

@@ -135,7 +135,7 @@ adopt(struct heap *heap, struct segment *segment, size_t requested_bytes, unsign
 	STATS_RAISE(heap->config.stats, total_bytes, segment->size_bytes);
 	STATS_RAISE(heap->config.stats, n_segments, 1);
 	stats_count(&heap->config.stats->driver_alloc_count, 1);
-	heap_hand_out_locked(heap, segment->first, NULL, requested_bytes, tag);
+	heap_hand_out_locked(heap, segment->first, NULL, 0, requested_bytes, tag);
 unlock:
 	thread_unlock(&heap->lock);
 	return r;

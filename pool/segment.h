@@ -47,7 +47,7 @@ struct block {
 	};
 	struct segment *segment;
 	struct block *prev, *next; /* by address */
-	struct list link; /* free: the free index; pending: the index of those that may be handed
+	struct list link; /* free: the free index; pending: an index of those that may be handed
 			     out early; held, spare: their lists */
 	struct list epoch_link; /* pending: the epoch */
 	uint32_t freed_by;      /* pending: the thread, see thread_self() */
@@ -55,8 +55,11 @@ struct block {
 	uint64_t edge_id; /* while live: the id of the epoch that it was handed out early from, or 0
 			   */
 	uint32_t serial;  /* while live: tells it from what lay here before; never 0, and wraps */
-	bool is_exported; /* since it was handed out: see heap_mark_exported() */
-	bool has_sync_memops; /* while live: the program's wish, where blocks share what does it */
+	bool is_exported : 1; /* since it was handed out: see heap_mark_exported() */
+	bool is_async : 1;    /* while live: see heap_mark_async() */
+	uint8_t share;        /* pending, on link: whose it is, see heap_stream.c; 0: anyone's */
+	bool has_sync_memops : 1; /* while live: the program's wish, where blocks share what does it
+				   */
 	enum block_state state : 8;
 };
 

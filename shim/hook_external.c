@@ -124,27 +124,32 @@ cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 	return r;
 }
 
-/* Stream-ordered memory. Its free is counted when it is called. */
+/* Stream-ordered memory, where the pool does not serve it. Its free is counted when it is called.
+ */
 
-#define ASYNC(name, suffix, stream0, parameters, arguments) \
+#define ASYNC(name, suffix, stream0, memory_pool, parameters, arguments) \
 	CUresult name##suffix parameters \
 	{ \
 		CUresult r; \
 \
 		hooks_ready(); \
+		if (dptr && bytesize && \
+		    serve_alloc_async(bytesize, &(struct stream_handle){hStream, stream0}, \
+				      memory_pool, HOOK_RETURN_ADDRESS(), dptr, &r)) \
+			return r; \
 		r = ASK(SUBMIT_CALL(hStream, stream0, real.name##suffix arguments)); \
 		if (outside_counts(r)) \
 			outside_count_async(*dptr, bytesize, hStream, stream0, \
 					    HOOK_RETURN_ADDRESS()); \
 		return r; \
 	}
-#define ASYNC_PAIR(name, parameters, arguments) \
-	ASYNC(name, , HOOK_STREAM0_LEGACY, parameters, arguments) \
-	ASYNC(name, _ptsz, HOOK_STREAM0_PER_THREAD, parameters, arguments)
+#define ASYNC_PAIR(name, memory_pool, parameters, arguments) \
+	ASYNC(name, , HOOK_STREAM0_LEGACY, memory_pool, parameters, arguments) \
+	ASYNC(name, _ptsz, HOOK_STREAM0_PER_THREAD, memory_pool, parameters, arguments)
 
-ASYNC_PAIR(cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),
+ASYNC_PAIR(cuMemAllocAsync, NULL, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),
 	   (dptr, bytesize, hStream))
-ASYNC_PAIR(cuMemAllocFromPoolAsync,
+ASYNC_PAIR(cuMemAllocFromPoolAsync, pool,
 	   (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
 	   (dptr, bytesize, pool, hStream))
 

@@ -37,26 +37,41 @@ is_watching(void)
 	       !atomic_load_explicit(&is_stopped, memory_order_relaxed);
 }
 
-/* The context of a stream that the program made. */
-static struct context *
-context_of_handle(uintptr_t handle)
+/* A stream that the program made. */
+struct kept_stream {
+	uintptr_t handle;
+	uint64_t n_endings;
+	struct context *context;
+	bool is_blocking; /* it waits for the legacy stream, and the other way round */
+	bool is_known;    /* the driver knows it */
+};
+
+static const struct kept_stream *
+look_up_handle(uintptr_t handle)
 {
 	enum { N_KEPT = 8 };
-	static _Thread_local struct {
-		uintptr_t handle;
-		uint64_t n_endings;
-		struct context *context;
-	} kept[N_KEPT];
+	static _Thread_local struct kept_stream kept[N_KEPT];
 	const unsigned i = (handle >> 4 ^ handle >> 12) % N_KEPT;
 	/* acquire: what ended is gone from the table of contexts */
 	const uint64_t n = atomic_load_explicit(&n_endings, memory_order_acquire);
 
 	if (kept[i].handle != handle || kept[i].n_endings != n) {
+		unsigned flags = CU_STREAM_DEFAULT;
+
 		kept[i].context = context_of_stream((CUstream)handle);
+		kept[i].is_known = real.cuStreamGetFlags &&
+				   real.cuStreamGetFlags((CUstream)handle, &flags) == CUDA_SUCCESS;
+		kept[i].is_blocking = !(flags & CU_STREAM_NON_BLOCKING);
 		kept[i].handle = handle;
 		kept[i].n_endings = n;
 	}
-	return kept[i].context;
+	return &kept[i];
+}
+
+static struct context *
+context_of_handle(uintptr_t handle)
+{
+	return look_up_handle(handle)->context;
 }
 
 /*
@@ -161,6 +176,20 @@ order_must_not_overlap(CUstream stream, enum hook_stream0 stream0)
 	context = target.handle ? context_of_handle(target.handle) : context_of_zero(&key);
 	heap = heap_of(context);
 	return heap && heap_must_not_overlap(heap, key);
+}
+
+bool
+order_find_stream(CUstream stream, enum hook_stream0 stream0, const struct context *context,
+		  struct order_place *ret_place)
+{
+	const struct submit_target target = submit_target(stream, stream0);
+	const struct kept_stream *kept = target.handle ? look_up_handle(target.handle) : NULL;
+
+	if (!is_stream(&target) || (kept && !kept->is_known))
+		return false;
+	ret_place->key = stream_of(&target);
+	ret_place->is_blocking = !kept || kept->is_blocking;
+	return (kept ? kept->context : context_of_zero(&ret_place->key)) == context;
 }
 
 struct looking {

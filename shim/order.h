@@ -36,6 +36,16 @@ void order_after_blocker(struct heap *blocked);
  */
 bool order_must_not_overlap(CUstream stream, enum hook_stream0 stream0);
 
+/* A stream, as heaps tell it from others. */
+struct order_place {
+	struct order_stream key;
+	bool is_blocking; /* it waits for the legacy stream, and the other way round */
+};
+
+/* False: it is none of the context's, or the driver does not know it. */
+bool order_find_stream(CUstream stream, enum hook_stream0 stream0, const struct context *context,
+		       struct order_place *ret_place);
+
 /* Around the program's own synchronise: covers what was freed before, and takes in what it has
  * shown complete. */
 void order_before_sync(void);

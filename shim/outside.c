@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "shim/outside.h"
 
+#include "shim/async.h"
 #include "shim/callers.h"
 #include "shim/capture.h"
 #include "shim/context.h"
@@ -171,18 +172,6 @@ is_capturing(CUstream stream, enum hook_stream0 stream0)
 	return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static bool
-is_default_pool(CUmemoryPool pool, int device)
-{
-	static _Atomic(CUmemoryPool) known[DEVICE_N_MAX]; /* threads that meet write the same */
-	CUmemoryPool found = atomic_load_explicit(&known[device], memory_order_relaxed);
-
-	if (!found && real.cuDeviceGetDefaultMemPool &&
-	    real.cuDeviceGetDefaultMemPool(&found, device) == CUDA_SUCCESS)
-		atomic_store_explicit(&known[device], found, memory_order_relaxed);
-	return pool == found;
-}
-
 /* The driver is asked for pool and place: which pool is current, and where pools lie, is changed by
  * calls that need not be watched then. */
 static bool
@@ -209,7 +198,7 @@ ask_pool(CUdeviceptr addr, struct external_item *item)
 	device = device_get(ordinal);
 	if (!device)
 		return false;
-	item->kind = is_default_pool(pool, ordinal) ? EXTERNAL_async : EXTERNAL_user_pools;
+	item->kind = pool == async_default_pool(ordinal) ? EXTERNAL_async : EXTERNAL_user_pools;
 	item->place = device->external;
 	return true;
 }

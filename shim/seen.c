@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "shim/seen.h"
 
+#include "shim/async.h"
 #include "shim/context.h"
 #include "shim/imports.h"
 #include "shim/init.h"
@@ -115,6 +116,10 @@ seen_correct(const struct seen *seen, CUpointer_attribute attribute, void *data)
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 		if (seen_shares(seen))
 			*(unsigned *)data = seen->info.has_sync_memops;
+		break;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		if (seen->kind == SEEN_BLOCK && seen->info.is_async)
+			*(CUmemoryPool *)data = async_pool_of(seen->info.owner);
 		break;
 	default:
 		break;

@@ -5,6 +5,7 @@
 
 #include "policy/exhaust.h"
 #include "policy/size.h"
+#include "shim/async.h"
 #include "shim/callers.h"
 #include "shim/context.h"
 #include "shim/hook_runtime.h"
@@ -139,8 +140,9 @@ peers_of(struct context *context, struct heap *heap)
 }
 
 static bool
-serve_alloc(struct context *context, struct heap *heap, struct account *account, size_t size_bytes,
-	    const void *return_address, uint64_t *ret_addr, CUresult *ret_status)
+serve_alloc(struct context *context, struct heap *heap, struct account *account,
+	    const struct order_stream *stream, size_t size_bytes, const void *return_address,
+	    uint64_t *ret_addr, CUresult *ret_status)
 {
 	struct exhaust_peers peers;
 	unsigned tag;
@@ -154,7 +156,7 @@ serve_alloc(struct context *context, struct heap *heap, struct account *account,
 	if (init_options()->mode == OPTION_MODE_ACCOUNT)
 		r = exhaust_count_alloc(heap, account, size_bytes, tag, ret_addr);
 	else
-		r = exhaust_alloc(heap, account, &peers, size_bytes, tag, ret_addr);
+		r = exhaust_alloc_in(heap, account, &peers, stream, size_bytes, tag, ret_addr);
 	if (r == EXHAUST_PASS)
 		return false;
 	if (r == EXHAUST_E_NO_MEMORY)
@@ -175,10 +177,33 @@ serve_device_alloc(size_t size_bytes, const void *return_address, CUdeviceptr *r
 	uint64_t addr;
 
 	if (!context ||
-	    !serve_alloc(context, context_device_heap(context), &context->device->account,
+	    !serve_alloc(context, context_device_heap(context), &context->device->account, NULL,
 			 size_bytes, return_address, &addr, ret_status))
 		return false;
 	*ret_addr = *ret_status == CUDA_SUCCESS ? addr : 0;
+	return true;
+}
+
+bool
+serve_alloc_async(size_t size_bytes, const struct stream_handle *stream, CUmemoryPool pool,
+		  const void *return_address, CUdeviceptr *ret_addr, CUresult *ret_status)
+{
+	struct context *context = serve_context();
+	struct order_place place;
+	struct heap *heap;
+	uint64_t addr;
+
+	if (!context || !async_serves(context, pool, stream, &place))
+		return false;
+	heap = context_device_heap(context);
+	if (!heap || async_mark(context, heap, stream, &place) != CUDA_SUCCESS ||
+	    !serve_alloc(context, heap, &context->device->account, &place.key, size_bytes,
+			 return_address, &addr, ret_status))
+		return false;
+	if (*ret_status == CUDA_SUCCESS) {
+		heap_mark_async(&context_pool, addr);
+		*ret_addr = addr;
+	}
 	return true;
 }
 
@@ -191,7 +216,7 @@ serve_host_alloc(enum backend_memory memory, unsigned flags, size_t size_bytes,
 
 	if (!context ||
 	    !serve_alloc(context, context_host_heap(context, memory, flags), &device_host_account,
-			 size_bytes, return_address, &addr, ret_status))
+			 NULL, size_bytes, return_address, &addr, ret_status))
 		return false;
 	*ret_addr = *ret_status == CUDA_SUCCESS ? (void *)(uintptr_t)addr : NULL;
 	return true;
@@ -369,20 +394,18 @@ serve_free(uint64_t addr, enum heap_kind kind, CUresult *ret_status)
 	return true;
 }
 
-/* CUDA_SUCCESS: the stream is one and does not capture. */
+/* A stream of another context is covered by that context's fence only. */
 static CUresult
-check_stream(CUstream stream, enum hook_stream0 stream0)
+free_in_stream(const struct block_info *info, const struct stream_handle *stream)
 {
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUresult r = CUDA_SUCCESS;
+	struct context *context = info->owner;
+	struct order_place place = {0};
+	const bool is_own = order_find_stream(stream->stream, stream->stream0, context, &place);
+	CUresult r = is_own ? async_mark(context, info->heap, stream, &place) : CUDA_SUCCESS;
 
-	if (stream0 == HOOK_STREAM0_PER_THREAD && real.cuStreamIsCapturing_ptsz)
-		r = real.cuStreamIsCapturing_ptsz(stream, &status);
-	else if (real.cuStreamIsCapturing)
-		r = real.cuStreamIsCapturing(stream, &status);
-	if (r == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
-		return CUDA_ERROR_INVALID_VALUE; /* the driver's answer for memory that is no node
-						    of the graph */
+	if (r == CUDA_SUCCESS &&
+	    heap_give_in(&context_pool, info->addr, !is_own, place.key) != HEAP_OK)
+		r = CUDA_ERROR_INVALID_VALUE;
 	return r;
 }
 
@@ -395,7 +418,7 @@ serve_free_async(uint64_t addr, CUstream stream, enum hook_stream0 stream0,
 				  .stream = stream,
 				  .stream0 = stream0};
 	struct block_info info;
-	bool is_freed, is_wide;
+	bool is_freed;
 
 	if (!init_is_active() || pool_find(&context_pool, addr, &info) != HEAP_OK)
 		return leave_block(addr, ret_status);
@@ -410,14 +433,10 @@ serve_free_async(uint64_t addr, CUstream stream, enum hook_stream0 stream0,
 	}
 	*ret_status = error_of(info.owner);
 	if (*ret_status == CUDA_SUCCESS)
-		*ret_status = is_freed ? check_stream(stream, stream0) : CUDA_ERROR_INVALID_VALUE;
-	if (*ret_status != CUDA_SUCCESS)
-		return true;
-	/* A stream of another context is covered by that context's fence only. Nothing waits, as
-	 * natively. */
-	is_wide = context_of_stream(stream) != info.owner;
-	if (heap_give(&context_pool, addr, HEAP_DEVICE, is_wide, false) != HEAP_OK)
-		*ret_status = CUDA_ERROR_INVALID_VALUE;
+		*ret_status =
+			is_freed ? async_check_free(stream, stream0) : CUDA_ERROR_INVALID_VALUE;
+	if (*ret_status == CUDA_SUCCESS)
+		*ret_status = free_in_stream(&info, &(struct stream_handle){stream, stream0});
 	return true;
 }
 

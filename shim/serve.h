@@ -30,6 +30,11 @@ bool serve_device_alloc(size_t size_bytes, const void *return_address, CUdevicep
 bool serve_host_alloc(enum backend_memory memory, unsigned flags, size_t size_bytes,
 		      const void *return_address, void **ret_addr, CUresult *ret_status);
 
+/* A request in the order of a stream, for the device's current pool (NULL) or another one. A
+ * refused one leaves its pointer alone. */
+bool serve_alloc_async(size_t size_bytes, const struct stream_handle *stream, CUmemoryPool pool,
+		       const void *return_address, CUdeviceptr *ret_addr, CUresult *ret_status);
+
 /* cuMemFree and cuMemFreeHost. */
 bool serve_free(uint64_t addr, enum heap_kind kind, CUresult *ret_status);
 

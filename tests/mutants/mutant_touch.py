@@ -54,7 +54,7 @@ SHARED = [
            ["unit heap_touch/heap_touch/*what_was_freed_before*"]),
     Mutant("foreign_frees_are_narrow",
            "beside work of another context frees are wide",
-           "pool/heap.c",
+           "pool/heap_give.c",
            [("is_wide |= order_has_foreign(&heap->order);", "")],
            ["unit heap_touch/heap_touch/beside_work_of_another*frees*"]),
     Mutant("foreign_work_is_covered_by_its_beginning",

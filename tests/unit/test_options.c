@@ -82,6 +82,7 @@ Test(options, every_option_can_be_set)
 		"POOLSHIM_LIMIT=0=8g,1=50%",
 		"POOLSHIM_REUSE=Fence",
 		"POOLSHIM_RUN_AHEAD=1g",
+		"POOLSHIM_ASYNC=native",
 		"POOLSHIM_DUMP=/x-%p",
 		"POOLSHIM_FORMAT=json",
 		"POOLSHIM_SIGNAL=SIGUSR2",
@@ -94,6 +95,7 @@ Test(options, every_option_can_be_set)
 	cr_expect_eq(options.mode, OPTION_MODE_ACCOUNT, "mode");
 	cr_expect_eq(limit_spec_bytes(&options.limit, 1, 10), 5, "limit");
 	cr_expect_eq(options.reuse, OPTION_REUSE_FENCE, "reuse");
+	cr_expect_eq(options.async, OPTION_ASYNC_NATIVE, "async");
 	cr_expect(!options.run_ahead.is_share && options.run_ahead.bytes == 1 << 30, "run ahead");
 	cr_expect_str_eq(options.dump, "/x-%p", "dump");
 	cr_expect_eq(options.format, OPTION_FORMAT_JSON, "format");

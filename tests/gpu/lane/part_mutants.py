@@ -24,7 +24,7 @@ MUTANTS = {
     "early_with_several_streams": (
         "pool/heap_order.c", "order_mode(order, &only) == ORDER_ONE", "order_mode(order, &only) != ORDER_IDLE"),
     "freed_is_complete": (
-        "pool/heap.c", "if (is_complete || order_is_idle_locked(heap, is_wide))",
+        "pool/heap_give.c", "if (is_complete || order_is_idle_locked(heap, is_wide))",
         "if (is_complete || !order_is_idle_locked(heap, is_wide))"),
     "a_second_stream_does_not_join": (
         "pool/stream_order.c", "	else if (set->mode == ORDER_ONE && !order_same(set->only, stream))\n"
