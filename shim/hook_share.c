@@ -53,7 +53,9 @@ cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 
 	hooks_ready();
 	seen_at(dptr, &seen);
-	if (pHandle && seen_shares(&seen) && seen.info.kind == HEAP_DEVICE)
+	if (seen.kind == SEEN_BLOCK && seen.info.is_async) /* natively such memory has no handle */
+		r = real.cuIpcGetMemHandle(pHandle, seen_nobodys_addr(dptr));
+	else if (pHandle && seen_shares(&seen) && seen.info.kind == HEAP_DEVICE)
 		r = get_sealed_handle(&seen, pHandle);
 	else
 		r = real.cuIpcGetMemHandle(pHandle, seen.driver_addr);

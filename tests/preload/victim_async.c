@@ -278,6 +278,7 @@ static void
 run_attributes(CUmemoryPool pool)
 {
 	CUmemoryPool owner = NULL;
+	CUipcMemHandle handle;
 	CUdeviceptr a, b;
 	cuuint64_t zero = 0;
 	uint64_t before;
@@ -292,6 +293,8 @@ run_attributes(CUmemoryPool pool)
 	       "less is reserved than used");
 	MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, a));
 	EXPECT(owner == pool, "a block is not the default pool's");
+	EXPECT(cuIpcGetMemHandle(&handle, a) == CUDA_ERROR_INVALID_VALUE,
+	       "memory of the default pool has a handle");
 	put(IN_S, a);
 	put(PLAIN, b);
 	EXPECT(read_pool(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) >= before + 2 * MIB,
