@@ -5,7 +5,7 @@
 usage: mutants.py [--jobs N] [--list] SOURCE BUILD [NAME...]
   SOURCE  the root of the tree, BUILD  a finished build of it, NAME  only these mutants
 
-The tables are mutant_table.py and mutant_touch.py. One file is compiled anew for each mutant, and only the product that
+The tables are mutant_table.py, mutant_order.py and mutant_touch.py. One file is compiled anew for each mutant, and only the product that
 a test runs is linked again, by the commands of the build; the tests run as Meson would run them.
 """
 
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 
+from mutant_order import ORDERS
 from mutant_table import MUTANTS
 from mutant_touch import GRAPHS, SHARED, TOUCHES, VENDORS
 
@@ -235,7 +236,8 @@ def main():
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
 
-    mutants = [mutant for mutant in MUTANTS + TOUCHES + SHARED + GRAPHS + VENDORS if not args.names or mutant.name in args.names]
+    mutants = [mutant for mutant in MUTANTS + ORDERS + TOUCHES + SHARED + GRAPHS + VENDORS
+               if not args.names or mutant.name in args.names]
     if args.list:
         for mutant in mutants:
             print(f"{mutant.name}: {mutant.rule} ({mutant.file})")

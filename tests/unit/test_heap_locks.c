@@ -142,3 +142,52 @@ Test(heap_locks, who_waits_for_the_device_has_nothing_in_transit)
 	cr_assert_eq(heap_wait(heap, 1000), HEAP_OK);
 	cr_expect_not(was_some, "a wait for the device was waited for");
 }
+
+/* The same for early hand-outs. */
+
+TestSuite(heap_locks_early, .fini = heap_fixture_teardown, .timeout = 20);
+
+static int
+checked_edge_wait(struct backend *backend, const struct stream_handle *stream, struct fence *fence)
+{
+	check_lock("edge_wait");
+	return plain_ops->edge_wait(backend, stream, fence);
+}
+
+static void
+checked_look(struct backend *backend, void (*enter)(void *arg, struct order_stream stream),
+	     void *arg)
+{
+	check_lock("look");
+	plain_ops->look(backend, enter, arg);
+}
+
+Test(heap_locks_early, no_lock_is_held_across_a_look_or_while_a_stream_is_made_to_wait)
+{
+	const struct order_stream s = {8, 0}, t = {16, 0};
+	const struct stream_handle *handle = (const struct stream_handle *)&s;
+	uint64_t addr, again;
+
+	heap_fixture_setup_early(NULL);
+	plain_ops = fake.backend.ops;
+	checked_ops = *plain_ops;
+	checked_ops.edge_wait = checked_edge_wait;
+	checked_ops.look = checked_look;
+	checked_ops.fence_record = checked_fence_record;
+	checked_ops.fence_query = checked_fence_query;
+	fake.backend.ops = &checked_ops;
+
+	heap_turn(heap);
+	cr_assert_eq(fake_backend_count(&fake, FAKE_OP_LOOK), 1, "no turn");
+	fake_backend_complete_all(&fake);
+	heap_settle(heap);
+	addr = take_or_grow(4 * MIB);
+	heap_before_submission(heap, s, handle, false);
+	fake_backend_submit(&fake);
+	give(addr);
+	cr_assert_eq(heap_take(heap, 4 * MIB, 0, &again), HEAP_OK);
+	heap_before_submission(heap, t, handle, false);
+	cr_assert_eq(fake_backend_count(&fake, FAKE_OP_EDGE_WAIT), 1, "nobody waited");
+	cr_expect_null(held_in, "%s was called with the heap's lock held", held_in);
+	give(again);
+}

@@ -435,3 +435,19 @@ Test(heap_order, after_streams_that_nobody_can_name_are_gone_nobody_is_alone)
 	give(again);
 	cr_expect_not(is_handed_out(SIZE, &again), "two streams are taken for one");
 }
+
+Test(heap_order, the_newest_edge_is_waited_for)
+{
+	uint64_t first = take_or_grow(SIZE), second = take_or_grow(SIZE), again;
+
+	submit(S);
+	give(first);
+	cr_assert(is_handed_out(SIZE, &again));
+	submit(S);
+	give(second);
+	cr_assert(is_handed_out(SIZE, &again));
+	cr_assert_eq(n_early(), 2, "not early: this tests nothing");
+	submit(T);
+	cr_expect_eq(fake_backend_edge_waited(&fake), fake_backend_n_recorded(&fake),
+		     "the work before the second free is not waited for");
+}

@@ -14,6 +14,7 @@ static struct {
 	struct submit_target last;
 	uintptr_t announced; /* when it was told */
 	bool wants_each;
+	bool draws; /* attention, as it hears */
 } order;
 
 bool
@@ -24,6 +25,8 @@ order_before_submission(struct submit_target target, const struct heap_touch *to
 	order.n_told++;
 	order.last = target;
 	order.announced = submit_own->announced;
+	if (order.draws)
+		submit_draw_attention();
 	return !order.wants_each;
 }
 
@@ -89,4 +92,15 @@ Test(submit_order, it_hears_of_nested_submissions)
 	cr_expect_eq(order.n_told, 2);
 	cr_expect_eq(order.last.handle, (uintptr_t)B);
 	submit_end();
+}
+
+Test(submit_order, it_hears_again_when_attention_moves_while_it_hears)
+{
+	order.draws = true;
+	launch(A);
+	order.draws = false;
+	launch(A);
+	cr_expect_eq(order.n_told, 2, "what was drawn meanwhile is lost");
+	launch(A);
+	cr_expect_eq(order.n_told, 2, "it hears of what it knows");
 }
