@@ -69,11 +69,13 @@ case_small(void)
 CUdeviceptr
 case_block(void)
 {
-	const CUdeviceptr block = case_alloc();
-	CUdeviceptr neighbour;
+	CUdeviceptr block, neighbour;
 
-	/* No number of both leaves a hole of the block's size at the end of a segment. */
-	MUST(cuMemAlloc_v2(&neighbour, CASE_BYTES / 2 + 65536));
+	do {
+		block = case_alloc();
+		/* No number of both leaves a hole of the block's size at the end of a segment. */
+		MUST(cuMemAlloc_v2(&neighbour, CASE_BYTES / 2 + 65536));
+	} while (neighbour != block + CASE_BYTES);
 	return block;
 }
 

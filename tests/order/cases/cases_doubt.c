@@ -108,6 +108,14 @@ case_graph_with_a_host_function(void)
 	return behind_a_graph(true);
 }
 
+enum outcome
+case_stream_that_does_not_move(void)
+{
+	case_early(scene.s);
+	case_pass_ns(2000000000);
+	return one_stream();
+}
+
 /* The library asks for its fence; meanwhile the old work runs, and nothing else. */
 static void
 run_old_work(void *has_stepped, const char *symbol)
@@ -306,6 +314,30 @@ case_stream_in_the_place_of_a_destroyed_one(void)
 	CHECK(cusim_step(NULL, 1) == 1);
 	case_step(scene.s, 8);
 	return case_has_run(block) && !case_has_run(scene.later) ? WAITS : WRONG;
+}
+
+/* Its handle is one of another stream now, which comes after nothing of it. The device gives a
+ * handle again once its work has run; the library has not been shown that it has. */
+enum outcome
+case_handle_of_a_destroyed_stream(void)
+{
+	enum { N_STREAMS_MAX = 64 };
+	const CUdeviceptr block = case_early(scene.s);
+	const CUstream gone = scene.s;
+	struct cusim_op mine;
+
+	cusim_run_all();
+	MUST(cuStreamDestroy_v2(gone));
+	for (int i = 0; i < N_STREAMS_MAX; i++) {
+		MUST(cuStreamCreate(&scene.s, CU_STREAM_NON_BLOCKING));
+		if (scene.s == gone)
+			break;
+	}
+	if (scene.s != gone)
+		printf("# the handle was not given again\n");
+	case_use(scene.s, block);
+	mine = case_op(block);
+	return case_n_waits(&mine) == 1 ? WAITS : NO_WAIT;
 }
 
 enum outcome
