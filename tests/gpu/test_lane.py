@@ -20,9 +20,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-from lane import (compare, control_block, figures, json_run, part_account, part_beside, part_coverage,  # noqa: E402
-                  part_capture, part_external, part_hang, part_launch, part_mutants, part_routes, part_stamp, part_tables, part_times, part_torch4,
-                  programs, session as lane_session)
+from lane import (compare, control_block, figures, json_run, part_account, part_beside, part_capture,  # noqa: E402
+                  part_coverage, part_external, part_hang, part_launch, part_mutants, part_routes, part_stamp,
+                  part_tables, part_times, part_torch4, programs, session as lane_session)
 import measure  # noqa: E402
 from workloads import table_workloads  # noqa: E402
 
