@@ -108,7 +108,8 @@ exhaust_make_room(struct heap *heap, struct account *account, size_t want_bytes,
 
 	if (freed_bytes >= want_bytes)
 		return freed_bytes;
-	for (unsigned n = heap_n_epochs(heap); n > 0 && heap_wait(heap, bound_ns) == HEAP_OK; n--)
+	for (unsigned n = heap_n_epochs(heap);
+	     n > 0 && heap_wait_briefly(heap, bound_ns) == HEAP_OK; n--)
 		;
 	return freed_bytes + exhaust_trim(heap, account, want_bytes - freed_bytes, bound_ns);
 }

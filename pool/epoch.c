@@ -26,7 +26,11 @@
 static void
 add_locked(struct heap *heap, struct block *block, struct epoch *epoch)
 {
+	struct backend *backend = heap->config.backend;
+
 	assert(block->state == BLOCK_PENDING);
+	if (epoch->n_blocks == 0 && !epoch->fence)
+		epoch->n_begun = backend->ops->n_begun(backend);
 	block->epoch = epoch;
 	list_append(&epoch->blocks, &block->epoch_link);
 	epoch->n_blocks++;
@@ -135,6 +139,7 @@ reopen_locked(struct heap *heap, struct epoch *epoch)
 {
 	order_stop_early_locked(heap, epoch);
 	move_blocks(heap->open[epoch->is_wide], epoch);
+	heap->open[epoch->is_wide]->n_begun = 0; /* it is not known any more */
 	epoch_free_locked(heap, epoch);
 }
 
@@ -207,6 +212,7 @@ close_locked(struct heap *heap, bool is_wide, struct epoch **ret_epoch)
 	/* One more than counted, so that 0 is none. Before the record: a submission that ends later
 	 * is not covered for all that is known here. */
 	epoch->n_submissions = heap->order.is_on ? backend->ops->n_submissions(backend) + 1 : 0;
+	epoch->is_precise = epoch->n_blocks > 0 && backend->ops->n_begun(backend) == epoch->n_begun;
 	if (list_is_empty(&heap->sealed) && heap->order.is_on)
 		heap->order.progress_ns = backend->ops->coarse_ns(backend);
 

@@ -6,11 +6,15 @@
 
 #include "pool/thread.h"
 
+/* Then natively the free has waited for all that the fence covers; not for what was submitted
+ * between the two. */
 static bool
 was_freed_here_locked(const struct epoch *epoch)
 {
 	const uint32_t self = thread_self();
 
+	if (!epoch->is_precise)
+		return false;
 	for (const struct list *at = epoch->blocks.next; at != &epoch->blocks; at = at->next)
 		if (list_entry(at, struct block, epoch_link)->freed_by == self)
 			return true;

@@ -282,6 +282,12 @@ void heap_end_foreign(struct heap *heap);
  */
 void heap_await_edges(struct heap *heap);
 
+/*
+ * Many frees want a fence. No questions here: the frees of a program must not take long. With
+ * several streams it is also the time to begin the set of streams anew, see heap_turn().
+ */
+void heap_cover(struct heap *heap, bool is_wide);
+
 /* Seal what was freed and take in all epochs whose fences are complete. HEAP_OK or the backend's
  * status. */
 int heap_settle(struct heap *heap);

@@ -51,7 +51,7 @@ give(struct pool *pool, uint64_t addr, enum heap_kind kind, bool is_wide, bool i
 	}
 	thread_unlock(&heap->lock);
 	if (is_due)
-		heap_settle(heap); /* an error is the next request's to find */
+		heap_cover(heap, is_wide); /* an error is the next request's to find */
 	return r;
 }
 

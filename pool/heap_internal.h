@@ -31,6 +31,8 @@ struct epoch {
 	uint64_t id;         /* in the order in which they were closed, from 1 */
 	uint64_t covers_id;  /* the fences of all epochs up to this one were recorded before it */
 	uint64_t n_foreign;  /* of the order, before the fence was recorded */
+	uint64_t n_begun;    /* by the backend's count, when the first block came in */
+	bool is_precise;     /* nothing was submitted between the frees and the fence */
 	uint64_t n_blockers, n_submissions; /* as the order and the backend counted before that */
 	unsigned n_users;                   /* threads that ask the backend about the fence now */
 	bool is_wide;

@@ -397,6 +397,17 @@ heap_before_sync(struct heap *heap)
 }
 
 void
+heap_cover(struct heap *heap, bool is_wide)
+{
+	if (!is_wide)
+		heap_turn(heap);
+	thread_lock(&heap->lock);
+	if (heap->state == HEAP_OPEN)
+		epoch_seal_locked(heap, is_wide);
+	thread_unlock(&heap->lock);
+}
+
+void
 heap_stop_early(struct heap *heap)
 {
 	thread_lock(&heap->lock);

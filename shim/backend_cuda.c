@@ -8,7 +8,6 @@
 #include "pool/thread.h"
 #include "shim/context.h"
 #include "shim/order.h"
-#include "shim/sharing.h"
 
 /*
  * One event for each context that the fence covers. A context that is gone has no unfinished work.
@@ -223,7 +222,6 @@ cuda_fence_record(struct backend *backend, bool is_wide, struct fence **ret_fenc
 		return r;
 	}
 	*ret_fence = fence;
-	sharing_look();
 	return BACKEND_OK;
 }
 

@@ -36,10 +36,22 @@ address(const void *host)
 	return (CUdeviceptr)(uintptr_t)host;
 }
 
-ASYNC_PAIR(cuEventRecord, (CUevent hEvent, CUstream hStream), (hEvent, hStream), hStream,
-	   touch_nothing())
-ASYNC_PAIR(cuEventRecordWithFlags, (CUevent hEvent, CUstream hStream, unsigned int flags),
-	   (hEvent, hStream, flags), hStream, touch_nothing())
+/* Events touch no memory, and are cheap: nothing but what every submission does. */
+static const struct heap_touch nothing;
+
+#define MARK(name, stream0, parameters, arguments) \
+	CUresult name parameters \
+	{ \
+		hooks_ready(); \
+		return SUBMIT_TOUCHING_CALL(hStream, stream0, &nothing, real.name arguments); \
+	}
+#define MARK_PAIR(name, parameters, arguments) \
+	MARK(name, HOOK_STREAM0_LEGACY, parameters, arguments) \
+	MARK(name##_ptsz, HOOK_STREAM0_PER_THREAD, parameters, arguments)
+
+MARK_PAIR(cuEventRecord, (CUevent hEvent, CUstream hStream), (hEvent, hStream))
+MARK_PAIR(cuEventRecordWithFlags, (CUevent hEvent, CUstream hStream, unsigned int flags),
+	  (hEvent, hStream, flags))
 
 ASYNC_PAIR(cuMemcpyHtoDAsync_v2,
 	   (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream),

@@ -12,6 +12,7 @@
 #include "shim/init.h"
 #include "shim/log.h"
 #include "shim/order.h"
+#include "shim/sharing.h"
 #include "shim/submit.h"
 #include "shim/visible.h"
 
@@ -151,6 +152,7 @@ serve_alloc(struct context *context, struct heap *heap, struct account *account,
 	if (!heap)
 		return false;
 	order_heed_doubt();
+	sharing_look(); /* not in a free: it takes some microseconds */
 	tag = callers_tag(runtime_call_site(return_address));
 	peers = peers_of(context, heap);
 	if (init_options()->mode == OPTION_MODE_ACCOUNT)

@@ -156,10 +156,12 @@ set_up_to_give(void)
 		MUST(cuMemFree_v2(held[i]));
 }
 
-/* With those before so many that the pool asks what is complete. */
+/* With those before so many that the pool records a fence, of work in two streams. */
 static void
 give(void)
 {
+	MUST(cuMemsetD8Async(held[0], 1, 1, NULL));
+	MUST(cuMemsetD8Async(held[0], 1, 1, CU_STREAM_PER_THREAD));
 	for (int i = 1; i < N_GIVEN; i++)
 		MUST(cuMemFree_v2(held[i]));
 }

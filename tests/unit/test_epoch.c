@@ -367,3 +367,11 @@ Test(epoch, a_free_during_the_recording_is_not_covered_by_that_fence)
 	heap_settle(heap);
 	cr_expect(is_available(), "lost between two fences");
 }
+
+Test(epoch, a_fence_that_covers_later_work_is_never_waited_for_without_end)
+{
+	give(take_or_grow(SIZE));
+	fake_backend_submit(&fake); /* it may wait for this thread */
+	fake_backend_set_pause(&fake, 1000000, NULL, NULL);
+	cr_expect_eq(heap_wait(heap, 5000000), HEAP_E_TIMEOUT, "it waits as a free would have");
+}

@@ -94,6 +94,7 @@ Test(heap_locks, no_lock_is_held_across_a_backend_call)
 		.fence_record = checked_fence_record,
 		.fence_query = checked_fence_query,
 		.fence_free = checked_fence_free,
+		.n_begun = fake.backend.ops->n_begun, /* allowed with the lock held */
 		.now_ns = checked_now_ns,
 		.pause = checked_pause,
 	};
