@@ -5,7 +5,7 @@
 usage: mutants.py [--jobs N] [--list] SOURCE BUILD [NAME...]
   SOURCE  the root of the tree, BUILD  a finished build of it, NAME  only these mutants
 
-The tables are mutant_table.py, mutant_order.py and mutant_touch.py. One file is compiled anew for each mutant, and only the product that
+The tables are mutant_table.py, mutant_order.py, mutant_pool.py and mutant_touch.py. One file is compiled anew for each mutant, and only the product that
 a test runs is linked again, by the commands of the build; the tests run as Meson would run them.
 """
 
@@ -22,6 +22,7 @@ import tempfile
 
 from mutant_order import ORDERS
 from mutant_table import MUTANTS
+from mutant_pool import ALONE
 from mutant_touch import GRAPHS, SHARED, TOUCHES, VENDORS
 
 LIBRARY = "shim/libpoolshim.so"
@@ -55,6 +56,11 @@ def must_run(command, folder):
     return output
 
 
+def is_program(name):
+    """Is the test a program that holds what it tests? The others load the library."""
+    return name.startswith("unit ") or name == "order pool"
+
+
 class Build:
     """A Meson build folder: its tests and its commands."""
 
@@ -77,7 +83,7 @@ class Build:
     def product(self, name):
         """What a mutant changes of a test: a unit test's own program, else the library."""
         program = pathlib.Path(self.test(name)["cmd"][0])
-        if not name.startswith("unit "):
+        if not is_program(name):
             return LIBRARY
         return str(program.relative_to(self.folder))
 
@@ -151,7 +157,7 @@ def run_test(build, caught_by, target):
     test = build.test(name)
     command = list(test["cmd"])
     env = {**os.environ, **test["env"]}
-    if name.startswith("unit "):
+    if is_program(name):
         command[0] = str(target) if target else command[0]
         command += ["--filter", case] if case else []
     elif target:
@@ -167,7 +173,7 @@ def run_test(build, caught_by, target):
 def first_complaint(output):
     """The line that says why a test failed."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    for pattern in (r"^\S+\.[ch]:\d+: ", r"Assertion|Unexpected signal|CRASH", r"^it did not end",
+    for pattern in (r"^\S+\.[ch]:\d+: ", r"^order_pool: ", r"Assertion|Unexpected signal|CRASH", r"^it did not end",
                     r"^not ok", r"^[-+][^-+]"):
         for line in lines:
             if re.search(pattern, line):
@@ -236,7 +242,7 @@ def main():
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
 
-    mutants = [mutant for mutant in MUTANTS + ORDERS + TOUCHES + SHARED + GRAPHS + VENDORS
+    mutants = [mutant for mutant in MUTANTS + ORDERS + ALONE + TOUCHES + SHARED + GRAPHS + VENDORS
                if not args.names or mutant.name in args.names]
     if args.list:
         for mutant in mutants:
