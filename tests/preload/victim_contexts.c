@@ -209,18 +209,21 @@ fence_of_a_destroyed_context(void)
 static void
 beside_a_broken_context(void)
 {
-	CUdeviceptr block = take_pinned();
-	void *next = NULL;
+	enum {
+		N_SMALL = 1 << 20
+	}; /* its free records no fence: a request is the first to meet it */
+	void *block = NULL, *next = NULL;
 
+	MUST(cuMemHostAlloc(&block, N_SMALL, CU_MEMHOSTALLOC_PORTABLE));
 	MUST(cuCtxSetCurrent(other));
 	MUST(cuCtxSynchronize());
 	MUST(cuCtxSetCurrent(primary));
 	if (is_shimmed)
 		api.host_free_all_blocks();
 	cusim_set_sticky(other, CUDA_ERROR_LAUNCH_FAILED);
-	drop_pinned(block);
+	MUST(cuMemFreeHost(block));
 	for (int i = 0; i < 2; i++) {
-		CUresult status = cuMemHostAlloc(&next, N_BYTES, CU_MEMHOSTALLOC_PORTABLE);
+		CUresult status = cuMemHostAlloc(&next, N_SMALL, CU_MEMHOSTALLOC_PORTABLE);
 
 		EXPECT(status == CUDA_SUCCESS, "another context's error %d was given", status);
 		if (status == CUDA_SUCCESS)
