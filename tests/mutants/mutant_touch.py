@@ -32,12 +32,8 @@ TOUCHES = [
     Mutant("events_wait_for_edges",
            "an event touches no memory",
            "shim/hook_touch.c",
-           [("ASYNC_PAIR(cuEventRecord, (CUevent hEvent, CUstream hStream), (hEvent, hStream), hStream,\n"
-             "\t   touch_nothing())",
-             "PAIR_BY(cuEventRecord, _ptsz, (CUevent hEvent, CUstream hStream), (hEvent, hStream), hStream,\n"
-             "\t   SUBMIT_UNKNOWN_CALL, touch_nothing())\n"),
-            ("#define BLOCKER_PAIR(",
-             "#define SUBMIT_UNKNOWN_CALL(a, b, c, d) SUBMIT_CALL(a, b, d)\n#define BLOCKER_PAIR(")],
+           [("return SUBMIT_TOUCHING_CALL(hStream, stream0, &nothing, real.name arguments);",
+             "return SUBMIT_CALL(hStream, stream0, real.name arguments);")],
            ["preload touch"]),
 ]
 
@@ -102,7 +98,7 @@ SHARED = [
            ["unit agents/agents/an_rdma_device*"]),
     Mutant("agents_are_not_looked_for",
            "agents are looked for now and then",
-           "shim/backend_cuda.c",
+           "shim/serve.c",
            [("sharing_look();", "")],
            ["preload agents"]),
     Mutant("agents_never_leave",
