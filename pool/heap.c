@@ -232,7 +232,7 @@ heap_is_arena_request(const struct heap *heap, size_t requested_bytes)
 bool
 heap_splits(const struct heap *heap)
 {
-	return heap->config.is_split &&
+	return heap->config.is_split && !heap->config.is_account &&
 	       !atomic_load_explicit(&heap->is_exact, memory_order_relaxed);
 }
 

@@ -46,3 +46,22 @@ Test(heap_split, exact_from_when_memory_may_become_short)
 	cr_expect_eq(heap_take(heap, 39 * MIB, 0, &addr), HEAP_OK, "rounded to 2 MiB it is 40");
 	cr_expect_eq(stats_read(&stats.used_bytes), 40 * MIB);
 }
+
+Test(heap_split, what_is_only_counted_is_a_segment_each)
+{
+	static struct stats counts;
+	struct heap_config config = {
+		.backend = &fake.backend,
+		.stats = &counts,
+		.kind = HEAP_DEVICE,
+		.is_account = true,
+		.is_split = true,
+	};
+	struct heap *counting = heap_new(&pool, &config);
+	uint64_t addr;
+
+	cr_assert_eq(heap_grow(counting, 1000, heap_segment_bytes_min(counting, 1000), 0, &addr),
+		     HEAP_OK);
+	cr_expect_eq(stats_read(&counts.used_bytes), 1024);
+	heap_free(counting);
+}
