@@ -2,58 +2,9 @@
 /* Early hand-outs: who touches what, and who has nothing to do with them. */
 #include <criterion/criterion.h>
 
-#include "pool/heap_internal.h"
-#include "tests/support/heap_fixture.h"
+#include "tests/support/order_fixture.h"
 
-static void setup(void);
-TestSuite(heap_touch, .init = setup, .fini = heap_fixture_teardown, .timeout = 20);
-
-#define SIZE (4 * MIB)
-
-static const struct order_stream S = {8, 0}, T = {16, 0};
-static _Atomic uint64_t attention;
-
-/* What a backend gets to see of a stream. */
-static const struct stream_handle *const handle = (const struct stream_handle *)&S;
-
-static void
-submit(struct order_stream stream)
-{
-	heap_before_submission(heap, stream, handle, false);
-	fake_backend_submit(&fake);
-}
-
-/* A heap whose streams are known: none has unfinished work. */
-static void
-setup(void)
-{
-	heap_fixture_setup_early(&attention);
-	heap_turn(heap);
-	fake_backend_complete_all(&fake);
-	heap_settle(heap);
-}
-
-static bool
-is_handed_out(size_t size, uint64_t *ret_addr)
-{
-	return heap_take(heap, size, 0, ret_addr) == HEAP_OK;
-}
-
-static uint64_t
-n_early(void)
-{
-	return stats_read(&stats.early_count);
-}
-
-/* Take a block while only one stream has unfinished work, and free it. */
-static void
-free_under(struct order_stream stream)
-{
-	uint64_t addr = take_or_grow(SIZE);
-
-	submit(stream);
-	give(addr);
-}
+TestSuite(heap_touch, .init = order_fixture_setup, .fini = heap_fixture_teardown, .timeout = 20);
 
 /* Tell of work of T that touches so many bytes. */
 static bool
